@@ -6,8 +6,8 @@
             client.send_soon("orders", b"%d" % number)
         client.flush()
 
-It may be used from any number of threads. A call costs two thread switches (50-100 us), so
-`send_soon` collects records and hands them over in bulk.
+Any number of threads may share one client. A call costs two thread switches (50-100 us), so
+`send_soon` collects records and hands them to the client's thread in bulk.
 """
 
 import threading
@@ -50,7 +50,7 @@ COLLECTED_MAX: Final = 500
 
 
 class _Collected(NamedTuple):
-    """A record that waits to be handed over by `send`."""
+    """A record that `send_soon` took and has not yet handed to the client's thread."""
 
     topic: str
     partition: int | None
@@ -60,8 +60,10 @@ class _Collected(NamedTuple):
 
 @final
 class BlockingClient:
-    """See the module. Options as for `Client`. What `send_soon` has collected leaves when there are
-    `COLLECTED_MAX` of it, at `flush`, at `produce`, and when the block is left."""
+    """A Kafka client whose methods block; its options are those of `Client`.
+
+    `send_soon` collects records. The collected ones are handed over when there are `COLLECTED_MAX`
+    of them, by `flush`, by `produce`, and when the `with` block ends."""
 
     @checked
     def __init__(
@@ -88,7 +90,7 @@ class BlockingClient:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait for what was sent, unless the block failed; then end the thread."""
+        """Wait until every record sent is settled, unless the block failed; then end the thread."""
         del kind, trace
         try:
             if error is None:
@@ -111,8 +113,8 @@ class BlockingClient:
         timestamp_ms: int | None = None,
         timeout: Seconds = inf,
     ) -> RecordPosition:
-        """`Client.produce`. After `timeout` seconds it raises `NotDone`, or `OutcomeUnknown`: the
-        client goes on sending such a record."""
+        """`Client.produce`, for at most `timeout` seconds. Then it raises `NotDone`, or
+        `OutcomeUnknown` for a record that the client goes on sending."""
         timeout = check("timeout", timeout, Seconds)
         topic, value, key, headers, partition, timestamp_ms = record_arguments(
             topic, value, key, headers, partition, timestamp_ms
@@ -152,7 +154,8 @@ class BlockingClient:
         then: Then | None = None,
     ) -> None:
         """`Client.send_soon`; `then` is called in the client's thread and must not block."""
-        # Checked here, in the thread of the caller: later, its record is one of many.
+        # Checked in the caller's thread, so that a wrong argument is raised to the caller. Later
+        # the record is one of many that are handed over together.
         topic, value, key, headers, partition, timestamp_ms = record_arguments(
             topic, value, key, headers, partition, timestamp_ms
         )
@@ -175,19 +178,20 @@ class BlockingClient:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        """One thread at a time hands over, so that the records of each keep their order."""
+        """Hand the collected records over. Only one thread at a time does, so that the records of
+        each thread keep their order."""
         with self._lock:
             collected, self._collected = self._collected, []
             if collected:
                 self._thread.call(self._send_all, collected)
 
     async def _send_all(self, collected: list[_Collected]) -> None:
-        """Hand over all of them. One that is refused takes no other along: its `then` hears of it,
-        or the next flush raises it."""
+        """Hand all collected records over. A record that is refused does not stop the others: its
+        `then` is told of the error, or else the next `flush` raises it."""
         unknown: dict[tuple[str, int | None], RaftlogError] = {}
         for topic, partition, send, then in collected:
-            # Records collected together wait together for a topic or partition that is not known.
-            # One after the other, a thousand of them would take an hour to be refused.
+            # Records of an unknown topic or partition: the first one waits for it, and the others
+            # share its error. If each waited in turn, a thousand records would take an hour.
             error = unknown.get((topic, partition))
             if error is None:
                 try:
@@ -201,7 +205,8 @@ class BlockingClient:
 
     @checked
     def flush(self, *, timeout: Seconds = inf) -> None:
-        """`Client.flush`, of what was collected too. `OutcomeUnknown` after `timeout` seconds."""
+        """`Client.flush`, which includes the collected records. Raises `OutcomeUnknown` after
+        `timeout` seconds."""
         self._hand_over()
         self._thread.call(self._flushed, timeout)
 
@@ -213,7 +218,8 @@ class BlockingClient:
 
     @property
     def failure(self) -> Exception | None:
-        """The error that the next `flush` raises, as far as it is known now."""
+        """The error that the next `flush` would raise, as far as it is known now; None without
+        one."""
         return self._client.failure
 
     # --- consuming --------------------------------------------------------------------------------

@@ -5,8 +5,8 @@
         for record in consumer:
             print(record.topic, record.partition, record.offset, record.value)
 
-Its heartbeats go on while the user works on records. Threads may share it, but only one may poll at
-a time. A listener's methods are called in the consumer's thread and must not call the consumer.
+Heartbeats go on while the user works on records. Threads may share a consumer, but only one may
+poll at a time. A listener's methods run in the consumer's thread and must not call the consumer.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 
 @final
 class BlockingConsumer:
-    """See the module. Options as for `Consumer`."""
+    """A Kafka consumer whose methods block; its options are those of `Consumer`."""
 
     @checked
     def __init__(
@@ -55,10 +55,11 @@ class BlockingConsumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """`close`; after an error nothing is committed."""
+        """Call `close`. After an error in the block nothing is committed."""
         del kind, trace
         try:
-            with contextlib.suppress(OperatingError):  # its thread has ended: its error comes below
+            # the thread has ended; its error is raised below
+            with contextlib.suppress(OperatingError):
                 self.close(autocommit=error is None)
         finally:
             self._thread.end()
@@ -112,7 +113,7 @@ class BlockingConsumer:
         )
 
     def __iter__(self) -> Iterator[ConsumedRecord]:
-        """Each record; waits for the next without end."""
+        """Iterate over the records. It waits for the next one without a limit."""
         while True:
             yield self._thread.call(self._consumer.__anext__)
 

@@ -8,11 +8,12 @@
         for place, records in (await consumer.poll()).items(): ...
         await consumer.commit()
 
-The partitions of the topics are shared out among all consumers of the group. What one has done with
-it commits, so that another can go on there. Names are those of kafka-python and aiokafka.
+The consumers of a group share the partitions of its topics. Each one commits the offset that it has
+reached, so that another consumer can go on from there. The names are those of kafka-python and
+aiokafka.
 
-Everything that may move partitions happens inside `poll` (and iteration): between two polls a
-consumer keeps what it has. All decisions are the core's (raftlog.client.core.group).
+Partitions move only inside `poll` (and iteration): between two polls a consumer keeps its
+partitions. All decisions are made in raftlog.client.core.group.
 """
 
 import inspect
@@ -41,7 +42,8 @@ from raftlog.client.trio_driver import Client
 Records = dict[TopicPartition, list[ConsumedRecord]]
 RecordCount = Annotated[int, between(1, INT32_MAX)]
 _LEAVE_SECONDS: Final = 5.0
-"""How long `close` tries to commit, and then to tell the coordinator."""
+"""How long `close` may take in all: to commit, to call the listener, and to tell the
+coordinator."""
 _OPTIONS: Final = frozenset(field.name for field in attrs.fields(ConsumerOptions))
 _LISTENER_METHODS: Final = {
     Change.ASSIGNED: "on_partitions_assigned",
@@ -52,7 +54,8 @@ _LISTENER_METHODS: Final = {
 
 @final
 class Consumer:
-    """See the module. Options are the fields of `ConsumerOptions` and of `ClientOptions`."""
+    """A Kafka consumer for trio. Its options are the fields of `ConsumerOptions` and of
+    `ClientOptions`."""
 
     @checked
     def __init__(
@@ -86,8 +89,8 @@ class Consumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """`close`. After an error nothing is committed: the last records may not have been done
-        with."""
+        """Call `close`. After an error in the block nothing is committed: the user may not have
+        finished with the last records."""
         try:
             await self._leave(autocommit=error is None)
         finally:
@@ -96,8 +99,8 @@ class Consumer:
 
     @checked
     async def close(self, *, autocommit: bool = True) -> None:
-        """Commit what was polled, if commits are automatic, and leave the group, so that others
-        take over at once. Leaving the `async with` block does the same."""
+        """Commit the polled records, if commits are automatic, and leave the group, so that other
+        members take over at once. Leaving the `async with` block does the same."""
         await self._leave(autocommit=autocommit)
 
     async def _leave(self, *, autocommit: bool) -> None:
@@ -109,7 +112,8 @@ class Consumer:
                 try:
                     await self._commit(None)
                 except RaftlogError as failed:
-                    # What was not committed is read once more by the next owner. No more is lost.
+                    # The commit failed. The next owner of the partitions reads these records a
+                    # second time; no record is lost, so the consumer closes all the same.
                     self._core.commit_error = failed
             places = tuple(self._core.positions.places())
             if autocommit and places:
@@ -135,12 +139,14 @@ class Consumer:
         pattern: str | None = None,
         listener: object | None = None,
     ) -> None:
-        """Share these topics with the group, or those that match a pattern; the next polls join it.
+        """Share these topics, or those that match a pattern, with the group. The next polls join
+        it.
 
-        A pattern is a regular expression that names match from their first character on. Topics
-        that are made later are found within `metadata_max_age_ns`; internal ones never match. A
-        listener has methods `on_partitions_revoked`, `on_partitions_assigned` and, if it likes,
-        `on_partitions_lost`, plain or async, which `poll` calls with a list of partitions."""
+        A pattern is a regular expression that a topic's name must match from its first character
+        on. The consumer finds topics that are created later within `metadata_max_age_ns`. Internal
+        topics never match. A listener has the methods `on_partitions_revoked`,
+        `on_partitions_assigned` and, optionally, `on_partitions_lost`. They may be plain or async;
+        `poll` calls them with a list of partitions."""
         if topics and pattern is not None:
             raise LocalMisuse("topics and a pattern", do="subscribe to one of them")
         if pattern is not None:
@@ -153,23 +159,24 @@ class Consumer:
         self._turn()
 
     def subscription(self) -> list[str]:
-        """The topics subscribed to; of a pattern those that match it now."""
+        """The topics subscribed to. For a pattern these are the topics that match it now."""
         return list(self._core.subscribed.topics)
 
     def unsubscribe(self) -> None:
-        """Leave the group, and give up all partitions."""
+        """Leave the group and give up all partitions."""
         self._core.unsubscribe()
         self._turn()
 
     @checked
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read exactly these partitions, without sharing. With a group_id they begin at the offsets
-        committed, and commits are kept; the group must have no subscribers then."""
+        """Read exactly these partitions, without sharing them with a group's members. With a
+        `group_id` they begin at the group's committed offsets, and `commit` works; no member may
+        then be subscribed."""
         self._core.assign(partitions)
         self._turn()
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that this consumer has, in order."""
+        """The partitions that this consumer reads now, sorted."""
         return self._core.positions.places()
 
     # --- records ----------------------------------------------------------------------------------
@@ -178,12 +185,13 @@ class Consumer:
     async def poll(
         self, *, seconds: Seconds = 1.0, max_records: RecordCount | None = None
     ) -> Records:
-        """Records by partition, at most `max_poll_records` of them, waiting up to `seconds` for the
-        first. Rebalances happen in here, and so does the commit of what earlier polls gave out.
+        """Return records by partition; wait up to `seconds` for the first. At most `max_records`
+        are returned, or `max_poll_records` when that is None. Rebalances happen inside this call.
+        With `enable_auto_commit` it also commits the records of earlier polls.
 
-        Raises what is wrong with the group or a partition; the next call goes on. A partition that
-        cannot be read stands still, and raises whenever there are no other records, until it is
-        sought or paused."""
+        Raises the error of the group or of a partition; the next call goes on after it. A partition
+        that cannot be read stands still. It raises its error whenever there are no other records,
+        until `seek` or `pause` is called for it."""
         self._must_be_open()
         if self._in_poll:
             raise LocalMisuse("another task is in poll", do="use one consumer in one task")
@@ -227,7 +235,7 @@ class Consumer:
         return self
 
     async def __anext__(self) -> ConsumedRecord:
-        """The next record; waits for it without end."""
+        """The next record. It waits for one without a limit."""
         while True:
             for records in (await self.poll(seconds=float("inf"), max_records=1)).values():
                 return records[0]
@@ -238,8 +246,9 @@ class Consumer:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetFrom | OffsetAndMetadata] | None = None
     ) -> None:
-        """Commit where the polls have come to, or these offsets: the next ones to read. Raises
-        `CommitFailed` when the group has gone on without this consumer."""
+        """Commit these offsets, or those that the polls have reached. A committed offset is that of
+        the next record to read. Raises `CommitFailed` when the group has rebalanced without this
+        consumer."""
         self._must_be_open()
         await self._commit(offsets)
 
@@ -263,7 +272,7 @@ class Consumer:
 
     @checked
     async def committed(self, place: TopicPartition) -> OffsetAndMetadata | None:
-        """What the group has committed for a partition; None when nothing."""
+        """The offset that the group has committed for a partition; None without one."""
         if self.settings.group_id is None:
             raise LocalMisuse("committed needs a group_id")
         found = await self._client.ask(fetch_offsets(self.settings.group_id, [place]))
@@ -274,7 +283,7 @@ class Consumer:
 
     @checked
     async def position(self, place: TopicPartition) -> Offset:
-        """The next offset that `poll` gives out."""
+        """The offset of the next record that `poll` returns."""
         while True:
             offset = self._core.position(place)
             if offset is not None:
@@ -287,16 +296,17 @@ class Consumer:
 
     @checked
     def seek(self, place: TopicPartition, offset: OffsetFrom) -> None:
-        """Go on from this offset."""
+        """Read this partition from an offset on."""
         self._core.positions.seek(place, Offset(offset))
         self._turn()
 
     def seek_to_beginning(self, *places: TopicPartition) -> None:
-        """Go on from the first record of these partitions, or of all that are assigned."""
+        """Read these partitions, or all assigned ones, from their first record on."""
         self._seek_to(_partitions(places), EARLIEST)
 
     def seek_to_end(self, *places: TopicPartition) -> None:
-        """Go on behind the last record of these partitions, or of all that are assigned."""
+        """Read only records of these partitions, or of all assigned ones, that are written from now
+        on."""
         self._seek_to(_partitions(places), LATEST)
 
     def _seek_to(self, places: Sequence[TopicPartition], timestamp_ms: int) -> None:
@@ -304,30 +314,30 @@ class Consumer:
         self._turn()
 
     def pause(self, *places: TopicPartition) -> None:
-        """Give out no records of these until `resume`; they stay this consumer's."""
+        """Return no records of these partitions until `resume`. They stay assigned."""
         self._core.positions.pause(_partitions(places))
 
     def resume(self, *places: TopicPartition) -> None:
-        """Give out records of these again."""
+        """Return records of these partitions again."""
         self._core.positions.resume(_partitions(places))
         self._turn()
 
     def paused(self) -> list[TopicPartition]:
-        """What is paused, in order."""
+        """The paused partitions, sorted."""
         return self._core.positions.paused()
 
     @checked
     async def beginning_offsets(
         self, places: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The first offset of each."""
+        """The first offset of each partition."""
         return {
             place: each.offset for place, each in (await self._offsets(places, EARLIEST)).items()
         }
 
     @checked
     async def end_offsets(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each."""
+        """The offset after the last record of each partition."""
         return {place: each.offset for place, each in (await self._offsets(places, LATEST)).items()}
 
     async def _offsets(
@@ -339,7 +349,8 @@ class Consumer:
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, LookedUp]
     ) -> dict[TopicPartition, OffsetAt | None]:
-        """The first record of each at or after a time in milliseconds; None where there is none."""
+        """The first record of each partition at or after a timestamp in Unix milliseconds; None
+        where there is none."""
         found: dict[TopicPartition, OffsetAt | None] = {}
         for place, timestamp_ms in timestamps.items():
             told = await self._client.offset(place, timestamp_ms)

@@ -1,7 +1,8 @@
-"""What the drivers need of the machine: time, randomness and sockets.
+"""The machine as the drivers need it: time, randomness and sockets.
 
-The client may not import the runtime, its neighbour on the same floor, and needs little: this is
-all of it. A `Machine` holds it; `THIS_MACHINE` is the real one, and a simulator has others.
+The client may not import the runtime: neither floor may know the other (docs/architecture.md). So
+the little that a client needs is written here. A `Machine` holds it. `THIS_MACHINE` is the real
+one; the simulator passes others.
 """
 
 import os
@@ -26,12 +27,13 @@ DEFAULT_PORT: Final = 9092
 
 
 def now() -> Instant:
-    """The trio clock, so that tests in virtual time hold for the client too."""
+    """The present on trio's clock, so that tests in virtual time work with the client too."""
     return Instant(int(trio.current_time() * NANOS_PER_SECOND))
 
 
 def inside_trio() -> bool:
-    """Whether this is a task of trio, and not of another event loop, or no task at all."""
+    """Whether the caller runs in a trio task, and not in another event loop or in no task at
+    all."""
     try:
         trio.lowlevel.current_task()
     except RuntimeError:
@@ -40,25 +42,25 @@ def inside_trio() -> bool:
 
 
 def refuse_inside_trio(what: str, do: str) -> None:
-    """Raise `LocalMisuse` when a blocking method is called in a trio task: trio allows no waiting
-    for another thread there, for all other tasks would stand still."""
+    """Raise `LocalMisuse` when a blocking method is called in a trio task. Blocking there would
+    stop all other tasks, so trio does not allow it."""
     if inside_trio():
         raise LocalMisuse(f"{what} blocks, and was called in a trio task", do=do)
 
 
 def wall_ms() -> WallMillis:
-    """Unix time in milliseconds: the timestamp of records that are given none."""
+    """Unix time in milliseconds, the timestamp of a record that was given none."""
     return WallMillis(time.time_ns() // NANOS_PER_MILLI)  # noqa: TID251 - the client's own clock
 
 
 @final
 class SystemEntropy:
-    """Randomness of the operating system; the client uses it for jitter only."""
+    """Randomness from the operating system. The client uses it for jitter only."""
 
     __slots__ = ()
 
     def below(self, bound: int) -> int:
-        """An integer from 0 up to and without `bound`; its bias is below 2**-64."""
+        """A random integer, at least 0 and below `bound`. Its bias is below 2**-64."""
         size = (bound.bit_length() + 7) // 8 + 8
         return int.from_bytes(self.bytes(size), "big") % bound
 
@@ -71,8 +73,8 @@ class SystemEntropy:
 
 
 def parse_bootstrap(servers: str) -> tuple[tuple[str, int], ...]:
-    """`host:port,host:port`; the port is 9092 when it is left out. `WrongValue` for anything
-    else."""
+    """Parse `host:port,host:port`. A port that is left out is 9092. Raises `WrongValue` for
+    anything else."""
     check("bootstrap", servers, str)
     found: list[tuple[str, int]] = []
     for each in servers.split(","):
@@ -96,7 +98,7 @@ def parse_bootstrap(servers: str) -> tuple[tuple[str, int], ...]:
 def client_options(
     bootstrap: str, options: ClientOptions | None, more: dict[str, object]
 ) -> ClientOptions:
-    """The options of a driver: given whole, or made from keywords."""
+    """The options of a driver: the given `options`, or options made from keywords."""
     if options is not None:
         if more:
             raise LocalMisuse("options are given whole and in part")
@@ -114,7 +116,7 @@ _OPTIONS: Final = [field.name for field in attrs.fields(ClientOptions)]
 
 
 class Connection(Protocol):
-    """A connected stream. OSError when the other end is gone."""
+    """A connected stream. Its methods raise OSError when the other end is gone."""
 
     async def receive_into(self, view: memoryview) -> int:
         """Bytes received; 0 at the end of the stream."""
@@ -131,7 +133,8 @@ class Connection(Protocol):
 
 @final
 class ClientSocket:
-    """A connected, non-blocking TCP socket. OSError when the other end is gone."""
+    """A connected, non-blocking TCP socket. Its methods raise OSError when the other end is
+    gone."""
 
     __slots__ = ("_socket",)
 
@@ -168,25 +171,27 @@ class ClientSocket:
 
 
 async def connect(host: str, port: int) -> ClientSocket:
-    """Connect; OSError when nobody listens there."""
+    """Connect to an address; OSError when nothing listens there."""
     try:
         stream = await trio.open_tcp_stream(host, port)
     except (ValueError, OverflowError) as error:
-        # Brokers advertise their names; one that no name service takes is nobody's address.
+        # A broker may advertise a host name that the resolver rejects before any lookup. For the
+        # caller this is an address that cannot be reached.
         raise OSError(f"{host!r} is no host: {error}") from error
-    # Taken over without an await: a client that ends in one would leave the socket open.
+    # No await stands between connecting and this: a cancellation there would leave the socket open.
     return ClientSocket(socket.socket(fileno=stream.socket.detach()))
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Machine:
-    """What a driver takes of the machine that it runs on; time is trio's."""
+    """The functions that a driver calls on its machine. The clock is trio's and is not among
+    them."""
 
     entropy: Entropy
     wall_ms: Callable[[], WallMillis]
     connect: Callable[[str, int], Awaitable[Connection]]
-    """OSError when nobody listens there."""
+    """Opens a connection to (host, port); OSError when nothing listens there."""
 
 
 THIS_MACHINE: Final = Machine(entropy=SystemEntropy(), wall_ms=wall_ms, connect=connect)

@@ -10,9 +10,8 @@
     for piece in await client.poll():
         for record in piece.records(): ...
 
-Every decision is the core's (raftlog.client.core); this file turns its effects into sockets and its
-results into awaitables. All methods belong to the trio task that opened the client, or to tasks
-beside it; from other threads use `raftlog.client.blocking`.
+raftlog.client.core makes every decision; this file performs its effects on sockets. Call the
+methods only in the trio run that opened the client. Other threads use `raftlog.client.blocking`.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -63,15 +62,16 @@ from raftlog.client.wires import Wires
 from raftlog.kafka.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 _SENDS_PER_CHECKPOINT: Final = 256
-"""`send_soon` lets other tasks run this often: each time costs as much as ten records."""
+"""`send_soon` lets other tasks run once per this many records. Each time costs as much as ten
+records."""
 
 Then = Callable[[RecordPosition | RaftlogError], None]
-"""Told of one record: where it is, or why it is not."""
+"""Called with the outcome of one record: its position, or the error."""
 
 
 @final
 class Client:
-    """See the module. `options` are the fields of `ClientOptions`, or one such value whole."""
+    """A Kafka client for trio. Pass `ClientOptions`, or its fields as keywords."""
 
     @checked
     def __init__(
@@ -119,7 +119,7 @@ class Client:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait for what was sent, unless the block failed; then hang up."""
+        """Wait until every record sent is settled, unless the block failed; then hang up."""
         assert self._wires is not None
         try:
             if error is None and not self._given_up:
@@ -130,13 +130,13 @@ class Client:
             await _leave(self._nursery_manager, kind, error, trace)
 
     def give_up(self) -> None:
-        """Do not wait for what was sent when the block is left."""
+        """Leave the block without waiting for records that are not yet settled."""
         self._given_up = True
 
     # --- turns ------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Turns for deadlines, and for what `send_soon` and `poll` left to do."""
+        """Take turns at deadlines, and when `send_soon` or `poll` left something to do."""
         while True:
             seconds = (self._wake_at - system.now()) / NANOS_PER_SECOND
             with trio.move_on_after(max(0.0, min(seconds, 3600.0))):
@@ -190,15 +190,15 @@ class Client:
         return self._core.open_consumer(settings)
 
     def take_turn(self) -> None:
-        """Let the core do now what a change of the consumer calls for."""
+        """Take a turn of the core at once, after the consumer was changed."""
         self._turn(())
 
     def turn_effects(self) -> Effects:
-        """What a turn wants done, for `result_of`."""
+        """The effects of one turn of the core, for `result_of`."""
         return self._core.handle((), system.now())
 
     async def until_changed(self) -> None:
-        """Wait until something was settled or answered, or a poll would give something."""
+        """Wait until something was settled or answered, or a poll would return something."""
         await self._until_changed()
 
     def _settled(self, batch: PendingBatch) -> None:
@@ -213,11 +213,11 @@ class Client:
 
     @checked
     async def ask(self, request: Call) -> Any:
-        """Make a call of the core (`raftlog.client.core.asks`) and wait for its result."""
+        """Make a call (see `raftlog.client.core.asks`) and wait for its result."""
         return await self.result_of(lambda call_id: self._core.call(call_id, request, system.now()))
 
     async def result_of(self, begin: Callable[[int], Effects]) -> Any:
-        """Begin a call under a number, and wait for its result."""
+        """Give a call its number, begin it with `begin`, and wait for its result."""
         if self._wires is None:
             raise LocalMisuse("the client is not open", do="async with Client(...) as client")
         self._last_call += 1
@@ -254,7 +254,7 @@ class Client:
         timestamp_ms: int | None = None,
     ) -> RecordPosition:
         """Send one record and wait until it is acknowledged. Raises `KafkaError` (refused),
-        `NotDone` (certainly not written) or `OutcomeUnknown`."""
+        `NotDone` (certainly not written) or `OutcomeUnknown` (it may be)."""
         sent = await self.send_soon(
             topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
         )
@@ -271,8 +271,9 @@ class Client:
         timestamp_ms: int | None = None,
         then: Then | None = None,
     ) -> SentRecord:
-        """Hand over a record and go on; waits only for room. `then` is told of the outcome, in the
-        order of the partition; without it, `wait`, or the position of the handle after `flush`."""
+        """Hand over a record and return; wait only while the buffer is full. `then` is called with
+        the outcome, in the order of the partition. Without it, learn the outcome from `wait`, or
+        after `flush` from the `position` of the returned handle."""
         topic, value, key, headers, partition, timestamp_ms = record_arguments(
             topic, value, key, headers, partition, timestamp_ms
         )
@@ -307,7 +308,7 @@ class Client:
 
     @checked
     async def wait(self, sent: SentRecord) -> RecordPosition:
-        """Wait until a record is acknowledged or given up; raises as `produce` does."""
+        """Wait until a record is acknowledged; return its position, or raise as `produce` does."""
         if not sent.settled:
             settled = trio.Event()
             _watch(sent.batch, settled.set)
@@ -322,7 +323,7 @@ class Client:
         try:
             then(outcome)
         except Exception as raised:
-            # This runs inside a turn. Raised here, it would end the client for all its users.
+            # This is inside a turn. Raised here, the error would end the client for all its users.
             self._raise_at_flush(raised)
 
     def _raise_at_flush(self, error: Exception) -> None:
@@ -330,16 +331,16 @@ class Client:
             self._unseen_error = error
 
     def tell_later(self, then: Then | None, error: RaftlogError) -> None:
-        """Tell of a record that was refused when it was handed over for a sender that does not
-        wait: to its `then`, else by the next `flush`."""
+        """Report a record that was refused when it was handed over. The error goes to its `then`,
+        or else the next `flush` raises it."""
         if then is not None:
             self._tell(then, error)
         else:
             self._raise_at_flush(error)
 
     async def flush(self) -> None:
-        """Wait until everything handed over is settled; then raise the first error, since the last
-        flush, of records that nobody watches (no `then`, no `wait`), or that a `then` raised."""
+        """Wait until every record handed over is settled; then raise the first error since the last
+        flush: of a record without a `then` and without a `wait`, or one that a `then` raised."""
         self._core.flush()
         self._wake.set()
         while self._core.unsettled_batches:
@@ -350,19 +351,19 @@ class Client:
 
     @property
     def failure(self) -> Exception | None:
-        """The error that the next `flush` raises, as far as it is known now."""
+        """The error that the next `flush` would raise, if one is known by now."""
         return self._unseen_error
 
     @property
     def unsettled_bytes(self) -> int:
-        """Bytes of records handed over and not yet acknowledged."""
+        """The bytes of all records that are handed over and not yet acknowledged."""
         return self._core.producer.unsettled_bytes
 
     # --- consuming --------------------------------------------------------------------------------
 
     @checked
     def assign(self, positions: Mapping[TopicPartition, OffsetFrom]) -> None:
-        """Read exactly these partitions, each from an offset on. Ask `offsets` for ends."""
+        """Read exactly these partitions, each from an offset on; `offsets` has the ends."""
         self._core.assign({place: Offset(offset) for place, offset in positions.items()})
         self._wake.set()
 
@@ -379,8 +380,8 @@ class Client:
 
     @checked
     async def poll(self, *, seconds: Seconds = 1.0, bytes_max: ByteCount = 1 << 20) -> list[Polled]:
-        """What has been read ahead, waiting up to `seconds` for the first of it. A `Trouble` among
-        it names a partition that stands still until it is sought anew."""
+        """Return the batches that were read ahead; wait up to `seconds` for the first. A `Trouble`
+        among them names a partition that stands still until `seek` is called for it."""
         if not self._core.fetcher.has_ready:
             with trio.move_on_after(seconds):
                 while not self._core.fetcher.has_ready:
@@ -395,8 +396,7 @@ class Client:
     # --- the cluster ------------------------------------------------------------------------------
 
     async def know_brokers(self) -> None:
-        """Make sure that the addresses of all live brokers are known, so that one of them may be
-        asked by its number."""
+        """Learn all live brokers' addresses, so that a call can name one by its node id."""
         self._core.cache.learn_brokers(await self.ask(asks.metadata([])))
 
     async def topics(self) -> list[str]:
@@ -406,7 +406,7 @@ class Client:
 
     @checked
     async def describe(self, topic: TopicName) -> MetadataResponseTopic:
-        """A topic's id and partitions; `KafkaError` when it does not exist."""
+        """The id and the partitions of a topic; `KafkaError` when it does not exist."""
         answer: MetadataResponse = await self.ask(asks.metadata([topic]))
         found = answer.topics[0]
         if found.error_code != 0:
@@ -435,13 +435,13 @@ class Client:
 
     @checked
     async def create_partitions(self, name: TopicName, count: PartitionCount) -> None:
-        """Grow a topic to `count` partitions."""
+        """Add partitions to a topic until it has `count`."""
         for result in await self.ask(asks.create_partitions({name: count})):
             result.check()
 
     @checked
     async def offset(self, place: TopicPartition, timestamp_ms: LookedUp) -> OffsetAt:
-        """The first offset at or after a timestamp; or asks.EARLIEST, asks.LATEST."""
+        """The first offset at or after a Unix time in ms, or at asks.EARLIEST or asks.LATEST."""
         found: OffsetAt = await self.ask(asks.list_offsets(place, timestamp_ms))
         return found
 
@@ -449,7 +449,7 @@ class Client:
     async def offsets(
         self, topic: TopicName, timestamp_ms: LookedUp
     ) -> dict[TopicPartition, Offset]:
-        """`offset` of every partition of a topic."""
+        """The `offset` of every partition of a topic."""
         view = await self.ask(KnowTopic(topic))
         found: dict[TopicPartition, Offset] = {}
 
@@ -468,7 +468,7 @@ async def _leave(
     error: BaseException | None,
     trace: TracebackType | None,
 ) -> None:
-    """Leave the nursery. An error of the block alone stays bare: its author knows no nursery."""
+    """Leave the nursery; an error that the block alone raised is not wrapped into a group."""
     try:
         await manager.__aexit__(kind, error, trace)
     except BaseExceptionGroup as group:
@@ -478,7 +478,8 @@ async def _leave(
 
 @asynccontextmanager
 async def gather() -> AsyncIterator[trio.Nursery]:
-    """A nursery for calls beside each other; the first error is raised bare."""
+    """A nursery for calls that run at the same time. The first error is raised without a group
+    around it."""
     try:
         async with trio.open_nursery() as nursery:
             yield nursery

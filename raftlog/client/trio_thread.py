@@ -1,7 +1,7 @@
-"""A thread in which trio runs one of our clients, for faces that block.
+"""A thread in which trio runs a client, for the classes whose methods block.
 
-`begin` starts it and waits until the client is open. `call` runs a coroutine function there, from
-any thread. `end` lets it close the client, and waits for the thread.
+`begin` starts the thread and waits until the client is open. `call` runs a coroutine function in
+it, from any thread. `end` closes the client and waits for the thread.
 """
 
 import contextlib
@@ -20,8 +20,10 @@ Result = TypeVar("Result")
 
 @final
 class TrioThread:
-    """See the module. `name` is what errors call the client, as "client"; `face` is the blocking
-    class, `instead` what to use inside trio, `leave` is called before the client is closed."""
+    """The thread of one client.
+
+    For error messages, `name` names the client ("client"), `face` the blocking class, and `instead`
+    the class to use inside trio. `leave` is called before the client is closed."""
 
     def __init__(
         self,
@@ -42,10 +44,10 @@ class TrioThread:
         self._token: trio.lowlevel.TrioToken | None = None
         self._closing: trio.Event | None = None
         self.error: BaseException | None = None
-        """What ended the thread before it was asked to end."""
+        """The error that ended the thread before `end` was called; None without one."""
 
     def begin(self) -> None:
-        """Open the client; raises what its opening raised."""
+        """Start the thread and open the client; raises the error that opening it raised."""
         self._thread.start()
         self._started.wait()
         if self.error is not None:
@@ -53,7 +55,7 @@ class TrioThread:
             raise self.error
 
     def end(self) -> None:
-        """Close the client. What went wrong is `error`."""
+        """Close the client and wait for the thread. An error of either is then in `error`."""
         token, closing = self._token, self._closing
         if token is not None and closing is not None:
             with contextlib.suppress(trio.RunFinishedError):
@@ -61,7 +63,7 @@ class TrioThread:
         self._thread.join()
 
     def call(self, function: Callable[..., Awaitable[Result]], *args: object) -> Result:
-        """Run in the thread; its result, or what it raised."""
+        """Run a coroutine function in the thread; return its result or raise its error."""
         if self._token is None:
             raise LocalMisuse(
                 f"the {self._name} is not open", do=f"with {self._face}(...) as {self._name}"
@@ -74,7 +76,8 @@ class TrioThread:
             raise OperatingError(f"the {self._name} is closed{why}") from None
 
     def do(self, function: Callable[..., Result], *args: object) -> Result:
-        """The same of a function that does not wait."""
+        """Run a plain function in the thread, which must not block; return its result or raise its
+        error."""
 
         async def run() -> Result:
             return function(*args)
@@ -84,7 +87,7 @@ class TrioThread:
     def _run(self) -> None:
         try:
             trio.run(self._main)
-        except BaseException as error:  # those who call hear of it
+        except BaseException as error:  # `begin`, `call` and `end` raise it
             self.error = error
         finally:
             self._started.set()

@@ -1,8 +1,8 @@
-"""The connections of a trio client: they perform `Dial`, `Send` and `Hangup`, and report events.
+"""The connections of a trio client. They perform `Dial`, `Send` and `Hangup`, and report events.
 
-A wire sends at once what the kernel takes; a writer task carries the rest. Answers are received
-into memory that is handed to the core with the frames in it, so nothing is copied but the start of
-a frame that did not fit.
+A wire sends at once as much as the kernel takes; a writer task sends the rest. Answers are received
+into memory that is then handed to the core with the frames in it. Only the start of a frame that
+did not fit is copied.
 """
 
 from collections import deque
@@ -47,7 +47,8 @@ class _Wire:
 @final
 @attrs.define(eq=False)
 class Wires:
-    """All connections, each a task in `nursery`. `report` is called with events, one turn each."""
+    """All connections, each one a task in `nursery`. Every call of `report` hands over the events
+    of one turn."""
 
     nursery: trio.Nursery
     report: Callable[[Sequence[Event]], None]
@@ -55,7 +56,7 @@ class Wires:
     _wires: dict[DialId, _Wire] = attrs.field(factory=dict, init=False)
 
     def dial(self, dial: Dial) -> None:
-        """Connect, in a task of its own."""
+        """Open a connection, in a task of its own."""
         wire = _Wire(dial.dial, trio.CancelScope())
         self._wires[dial.dial] = wire
         self.nursery.start_soon(
@@ -63,7 +64,7 @@ class Wires:
         )
 
     def send(self, send: Send) -> None:
-        """Send now what the kernel takes, the rest later."""
+        """Send as much as the kernel takes now, and the rest later."""
         wire = self._wires.get(send.dial)
         if wire is None or wire.socket is None:
             return
@@ -73,13 +74,14 @@ class Wires:
             wire.writable.set()
 
     def hang_up(self, hangup: Hangup) -> None:
-        """Close; nothing more is reported."""
+        """Close a connection. Nothing more is reported for it."""
         wire = self._wires.pop(hangup.dial, None)
         if wire is not None:
             wire.scope.cancel()
 
     def _push(self, wire: _Wire, socket: system.Connection) -> bool:
-        """Whether everything is sent. A broken connection is left for its reader to find."""
+        """Send as much as the kernel takes; return whether everything is sent. An error is not
+        handled here: the reader finds the broken connection too."""
         unsent = wire.unsent
         while unsent:
             try:
@@ -105,7 +107,7 @@ class Wires:
             self.report((Disconnected(wire.dial, why),))
 
     async def _converse(self, wire: _Wire, socket: system.Connection) -> str:
-        """Send and receive until the connection ends; why it did."""
+        """Send and receive until the connection ends; return the reason."""
         try:
             self.report((Connected(wire.dial),))
             async with trio.open_nursery() as nursery:
@@ -117,7 +119,7 @@ class Wires:
             socket.close()
 
     async def _write(self, wire: _Wire, socket: system.Connection) -> None:
-        """Send what the kernel did not take at once."""
+        """Send the bytes that the kernel did not take at once."""
         while True:
             await wire.writable.wait()
             wire.writable = trio.Event()
@@ -125,7 +127,7 @@ class Wires:
                 await socket.wait_writable()
 
     async def _read(self, wire: _Wire, socket: system.Connection) -> str:
-        """Receive until the end of the stream, or until it breaks; why it ended."""
+        """Receive until the stream ends or breaks; return the reason."""
         cutter = FrameCutter.for_responses()
         slab, filled, wanted = memoryview(bytearray(RECEIVE_BYTES)), 0, 0
         while True:
@@ -159,7 +161,7 @@ def _as_buffer(part: Part) -> Buffer:
 
 
 def _drop(unsent: deque[Buffer], taken: int) -> None:
-    """Forget the first `taken` bytes."""
+    """Remove the first `taken` bytes from the queue."""
     while taken:
         head = unsent[0]
         if taken < len(head):

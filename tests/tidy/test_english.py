@@ -35,7 +35,6 @@ REFUSED_TODAY: dict[str, int] = {
     "raftlog/base": 23,
     "raftlog/broker": 148,
     "raftlog/cli": 29,
-    "raftlog/client": 60,
     "raftlog/embed": 21,
     "raftlog/groups": 33,
     "raftlog/kafka": 17,

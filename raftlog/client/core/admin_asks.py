@@ -1,7 +1,8 @@
 """One-shot questions of administration: settings, leaders, disks, the quorum, brokers.
 
 See `raftlog.client.core.asks` for what an `Ask` is, and for topics, moves and records. A question
-that names a node is asked of that very broker; `Client.know_brokers` makes its address known.
+that names a node goes to that broker. Call `Client.know_brokers` first, so that the client knows
+its address.
 """
 
 import enum
@@ -69,7 +70,7 @@ EVERY_BROKER: Final = ""
 
 @final
 class ResourceKind(enum.IntEnum):
-    """What has settings; Kafka's numbers."""
+    """The kinds of resources that have settings, with Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -80,7 +81,7 @@ class ResourceKind(enum.IntEnum):
 
 @final
 class ConfigSource(enum.IntEnum):
-    """Where a value comes from; Kafka's numbers, in Kafka's words."""
+    """The place that a setting's value comes from, with Kafka's names and numbers."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -105,7 +106,7 @@ class Resource(NamedTuple):
 
 
 class Synonym(NamedTuple):
-    """One of the places that give a setting a value."""
+    """One of the places that give a setting a value, and that value."""
 
     name: str
     value: str | None
@@ -113,7 +114,8 @@ class Synonym(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A setting in force. `synonyms` are all places that give it a value, the strongest first."""
+    """A setting and the value that is in force. `synonyms` are all places that give it a value, the
+    strongest first."""
 
     name: str
     value: str | None
@@ -125,7 +127,7 @@ class Setting(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One change of one setting. `value` counts for all operations but DELETE."""
+    """One change of one setting. DELETE ignores `value`."""
 
     name: str
     value: str | None = None
@@ -143,8 +145,9 @@ def describe_settings(
     documentation: bool = False,
     timeout_ns: Timeout = ADMIN_TIMEOUT_NS,
 ) -> Ask:
-    """`{Resource: {name: Setting}}` with all settings, or with these; `KafkaError` for the first
-    resource that is refused. A broker tells its own settings only: it is asked itself."""
+    """`{Resource: {name: Setting}}` with all settings, or only with these `names`. Raises
+    `KafkaError` for the first resource that is refused. Each broker knows only its own settings, so
+    the question goes to that broker."""
     body = DescribeConfigsRequest(
         tuple(
             DescribeConfigsResource(each.kind, each.name, None if names is None else tuple(names))
@@ -158,7 +161,7 @@ def describe_settings(
 
 
 def _asked_node(resources: Sequence[Resource]) -> NodeId:
-    """The one broker that knows of these resources; any for topics and groups."""
+    """The one broker that knows these resources; any broker for topics and groups."""
     named = dict.fromkeys(
         each.name
         for each in resources
@@ -215,7 +218,7 @@ def alter_settings(
     validate_only: bool = False,
     timeout_ns: Timeout = ADMIN_TIMEOUT_NS,
 ) -> Ask:
-    """Change settings of one resource, all or none; `KafkaError` says what was refused."""
+    """Change settings of one resource, all or none. `KafkaError` says which change was refused."""
     configs = tuple(
         AlterableConfig(
             each.name,
@@ -246,7 +249,7 @@ def alter_settings(
 def list_resources(
     kinds: Sequence[ResourceKind] = (), timeout_ns: Timeout = ADMIN_TIMEOUT_NS
 ) -> Ask:
-    """The `Resource`s of these kinds, or of all, that there are."""
+    """All existing `Resource`s of these kinds; of every kind without any."""
 
     def read(answer: ListConfigResourcesResponse) -> list[Resource]:
         check_code(answer.error_code, "resources")
@@ -268,8 +271,9 @@ def elect_leaders(
     unclean: bool = False,
     timeout_ns: Timeout = ADMIN_TIMEOUT_NS,
 ) -> Ask:
-    """Give partitions back to their preferred leaders: a `PartitionResult` for each one named, or
-    for each of all that has another leader. raftlog refuses an unclean election."""
+    """Give partitions back to their preferred leaders. The result is a `PartitionResult` for each
+    one named; without names, for each partition that has another leader. raftlog refuses an unclean
+    election."""
     topics: dict[str, list[int]] = {}
     for place in places or ():
         topics.setdefault(place.topic, []).append(place.partition)
@@ -296,7 +300,8 @@ def _read_elected(body: ElectLeadersResponse) -> list[PartitionResult]:
 
 @final
 class ReplicaSize(NamedTuple):
-    """A replica on a disk. `lag_records` is how far its log ends behind what is committed."""
+    """A replica on a disk. `lag_records` counts the committed records that its log does not have
+    yet."""
 
     place: TopicPartition
     size_bytes: int
@@ -306,8 +311,8 @@ class ReplicaSize(NamedTuple):
 
 @final
 class LogDir(NamedTuple):
-    """A data directory. Without room known, both sizes are None. With an `error_code` it has no
-    replicas."""
+    """A data directory. Both sizes are None when the broker does not know them. With an
+    `error_code` there are no replicas."""
 
     path: str
     error_code: int
@@ -317,7 +322,7 @@ class LogDir(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Of all replicas together."""
+        """The bytes of all its replicas together."""
         return sum(each.size_bytes for each in self.replicas)
 
 
@@ -327,7 +332,8 @@ def describe_log_dirs(
     places: Sequence[TopicPartition] | None = None,
     timeout_ns: Timeout = ADMIN_TIMEOUT_NS,
 ) -> Ask:
-    """The `LogDir`s of one broker, with these replicas of its, or with all."""
+    """The `LogDir`s of one broker, with its replicas of these partitions, or with all its
+    replicas."""
     topics: dict[str, list[int]] = {}
     for place in places or ():
         topics.setdefault(place.topic, []).append(place.partition)
@@ -365,8 +371,9 @@ def alter_replica_log_dirs(
     paths: Mapping[TopicPartition, str],
     timeout_ns: Timeout = ADMIN_TIMEOUT_NS,
 ) -> Ask:
-    """Move replicas of one broker into these log directories of its: a `PartitionResult` for each.
-    A good one says that the move is accepted; `describe_log_dirs` shows how far it is."""
+    """Move replicas of one broker to other log directories of the same broker. The result is a
+    `PartitionResult` for each. Without an error the broker has accepted the move;
+    `describe_log_dirs` shows its progress."""
     topics: dict[str, dict[str, list[int]]] = {}
     for place, path in paths.items():
         topics.setdefault(path, {}).setdefault(place.topic, []).append(place.partition)
@@ -407,7 +414,8 @@ class QuorumReplica(NamedTuple):
 
 @final
 class Quorum(NamedTuple):
-    """The metadata group as its leader tells of it. `committed` entries are on a majority."""
+    """The state of the metadata group, as its leader reports it. `committed` entries are on a
+    majority."""
 
     leader: NodeId
     epoch: int
@@ -417,7 +425,7 @@ class Quorum(NamedTuple):
 
 @checked
 def describe_quorum(timeout_ns: Timeout = ADMIN_TIMEOUT_NS) -> Ask:
-    """The `Quorum` of the controllers, and of the brokers that follow them."""
+    """The `Quorum`: the controllers, and the brokers that follow them."""
     topic = TopicDataRequest(METADATA_TOPIC, (PartitionDataRequest(0),))
     body = DescribeQuorumRequest((topic,))
     return Ask(ApiKey.DESCRIBE_QUORUM, _read_quorum, body, timeout_ns=timeout_ns)
@@ -452,8 +460,8 @@ def _quorum_replica(each: ReplicaState, *, voter: bool) -> QuorumReplica:
 
 @final
 class FeatureLevels(NamedTuple):
-    """A feature: the levels at which a broker can take part, and the level of the cluster as that
-    broker knows it, None where it does not."""
+    """A feature: the levels that a broker supports, and the level of the cluster as that broker
+    knows it (None where it does not)."""
 
     level_min: int
     level_max: int
@@ -478,7 +486,7 @@ def describe_features(node: NodeNumber, timeout_ns: Timeout = ADMIN_TIMEOUT_NS) 
 
 @checked
 def unregister_broker(node: NodeNumber, timeout_ns: Timeout = ADMIN_TIMEOUT_NS) -> Ask:
-    """Forget a broker that is gone for good; `KafkaError` while it runs or holds a replica."""
+    """Remove a broker that will not come back. `KafkaError` while it runs or holds a replica."""
 
     def read(answer: UnregisterBrokerResponse) -> None:
         check_code(answer.error_code, f"broker {node}", answer.error_message)

@@ -1,7 +1,7 @@
-"""What the client's public functions let in, as types for `raftlog.base.arguments.checked`.
+"""The types that the client's public functions accept, for `raftlog.base.arguments.checked`.
 
-`record_arguments` is the door of records. Hundreds of thousands pass it in a second, so it is
-written out: a usual record costs it a handful of comparisons.
+`record_arguments` checks records. It handles hundreds of thousands in a second, so it does not use
+those types: an ordinary record costs a handful of comparisons.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,8 @@ from raftlog.metadata.rules.topic_names import topic_name_problem
 
 
 def topic_name(name: str, value: str) -> str:
-    """A rule: the text is a topic name. `name` is the argument's."""
+    """Return the text if it is a topic name; else raise an error. `name` is the name of the
+    argument."""
     problem = _topic_name_problem(value)
     if problem is not None:
         raise WrongValue(f"{name} is no topic's name: {problem}", on=_shown(value))
@@ -47,7 +48,7 @@ ByteCount = Annotated[int, between(0, INT32_MAX)]
 WaitMillis = Annotated[int, between(0, INT32_MAX)]
 Seconds = Annotated[float, between(0, float("inf"))]
 Timeout = Annotated[Nanos, between(1, INT64_MAX // 4)]
-"""Nanoseconds; far enough from the end that sums with the present do not leave 64 bits."""
+"""Nanoseconds. The limit is low enough that the present time plus a timeout fits into 64 bits."""
 _Timestamp = Annotated[int, between(0, RECORD_TIMESTAMP_MS_MAX)]
 _Headers = Sequence[tuple[str, bytes | None]]
 
@@ -55,8 +56,8 @@ _Headers = Sequence[tuple[str, bytes | None]]
 Record = tuple[
     str, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int | None, int | None
 ]
-"""Topic, value, key, headers, partition, timestamp: checked, and no longer to be changed by the
-sender, who may hold on to a list or a bytearray."""
+"""Topic, value, key, headers, partition, timestamp: checked, and copied where the sender could
+still change a list or a bytearray."""
 
 
 def record_arguments(
@@ -67,7 +68,7 @@ def record_arguments(
     partition: Any,
     timestamp_ms: Any,
 ) -> Record:
-    """Check a record at the door. `WrongType` and `WrongValue` name the argument."""
+    """Check the arguments of a record. `WrongType` and `WrongValue` name the wrong one."""
     if (
         type(topic) is not str
         or (value is not None and type(value) is not bytes)
@@ -78,7 +79,7 @@ def record_arguments(
         key = check("key", key, bytes | None)
     if type(headers) is not tuple or headers:
         headers = check("headers", headers, _Headers)
-        if len(headers) > RECORD_HEADERS_MAX:  # readers refuse such a record
+        if len(headers) > RECORD_HEADERS_MAX:  # consumers refuse such a record
             raise WrongValue(f"headers must be at most {RECORD_HEADERS_MAX}, not {len(headers)}")
     if partition is not None:
         partition = check("partition", partition, PartitionIndex)

@@ -1,9 +1,10 @@
-"""One-shot questions to a cluster: what is asked, of whom, and how the answer is read.
+"""One-shot questions to a cluster: the request, the broker that it goes to, and how to read the
+answer.
 
 An `Ask` goes to any broker, to a node, to the leader of a partition or to the coordinator of a
-group. `read` turns the decoded body into the result, or raises `KafkaError`; a retriable one is
-asked again until the deadline. What changes the cluster is never asked twice when the first time
-may have had an effect.
+group. `read` turns the decoded body into the result, or raises `KafkaError`. After a retriable
+error the client asks again until the deadline. A request that changes the cluster is never sent
+again when the first one may have had an effect.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -96,19 +97,19 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 MAX_TIMESTAMP: Final = -3
 EVERYTHING: Final = -1
-"""For `delete_records`: up to the high watermark."""
+"""An offset for `delete_records`: delete up to the high watermark."""
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 ADMIN_TIMEOUT_NS: Final = millis(30_000)
 
 Reader = Callable[[Any], Any]
 Maker = Callable[[int, bytes], Any]
-"""(leader epoch, topic id) -> body, for what is asked of a partition's leader."""
+"""(leader epoch, topic id) -> body, for a request to a partition's leader."""
 
 
 @final
 class Ask(NamedTuple):
-    """See the module. One of `body` and `make` is given."""
+    """One question to a cluster. Either `body` or `make` is given."""
 
     api_key: int
     read: Reader
@@ -119,9 +120,9 @@ class Ask(NamedTuple):
     changes: bool = False
     timeout_ns: Timeout = ADMIN_TIMEOUT_NS
     patience_ns: Nanos = Nanos(0)
-    """How long the broker was told that it may wait before it answers."""
+    """How long the request allows the broker to wait before it answers."""
     group: str | None = None
-    """Asked of this group's coordinator."""
+    """The group whose coordinator is asked; None for other questions."""
 
 
 # --- metadata and cluster -------------------------------------------------------------------------
@@ -131,7 +132,7 @@ class Ask(NamedTuple):
 def metadata(
     topics: Sequence[TopicName] | None = None, timeout_ns: Timeout = ADMIN_TIMEOUT_NS
 ) -> Ask:
-    """A `MetadataResponse` about these topics, or about all. Never creates one."""
+    """A `MetadataResponse` about these topics, or about all topics. It never creates a topic."""
     wanted = None if topics is None else tuple(MetadataRequestTopic(name=name) for name in topics)
     body = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
     return Ask(ApiKey.METADATA, _read_metadata, body, timeout_ns=timeout_ns)
@@ -158,7 +159,8 @@ def _read_cluster(body: DescribeClusterResponse) -> DescribeClusterResponse:
 def describe_configs(
     topics: Sequence[str], timeout_ns: Timeout = ADMIN_TIMEOUT_NS, *, resource: int = TOPIC_RESOURCE
 ) -> Ask:
-    """`{name: {setting: ConfigEntry}}` of these topics; `KafkaError` for one without any."""
+    """`{name: {setting: ConfigEntry}}` of these topics; `KafkaError` for the first that is
+    refused."""
     body = DescribeConfigsRequest(
         resources=tuple(DescribeConfigsResource(resource, name, None) for name in topics)
     )
@@ -193,8 +195,8 @@ def new_topic(
     configs: Mapping[str, str] | None = None,
     assignment: Sequence[Sequence[NodeNumber]] = (),
 ) -> CreatableTopic:
-    """A topic for `create_topics`; -1 leaves a number to the brokers. An assignment names the
-    replicas of each partition and takes the place of both numbers."""
+    """A topic for `create_topics`. A count of -1 takes the brokers' default. An `assignment` names
+    the replicas of each partition and replaces both counts."""
     return CreatableTopic(
         name=name,
         num_partitions=-1 if assignment else partitions,
@@ -213,7 +215,7 @@ def create_topics(
     validate_only: bool = False,
     timeout_ns: Timeout = ADMIN_TIMEOUT_NS,
 ) -> Ask:
-    """A `TopicResult` for each."""
+    """Create topics. The result is a `TopicResult` for each."""
     body = CreateTopicsRequest(tuple(topics), broker_ms(timeout_ns), validate_only)
     return Ask(
         ApiKey.CREATE_TOPICS, _read_created, body, changes=not validate_only, timeout_ns=timeout_ns
@@ -236,7 +238,7 @@ def _read_created(body: CreateTopicsResponse) -> list[TopicResult]:
 
 @checked
 def delete_topics(names: Sequence[TopicName], timeout_ns: Timeout = ADMIN_TIMEOUT_NS) -> Ask:
-    """A `TopicResult` for each name."""
+    """Delete topics. The result is a `TopicResult` for each name."""
     body = DeleteTopicsRequest(
         topics=tuple(DeleteTopicState(name=name) for name in names),
         topic_names=tuple(names),
@@ -260,7 +262,8 @@ def create_partitions(
     validate_only: bool = False,
     timeout_ns: Timeout = ADMIN_TIMEOUT_NS,
 ) -> Ask:
-    """Grow topics to these counts: a `TopicResult` for each."""
+    """Add partitions to topics until they have these counts. The result is a `TopicResult` for
+    each."""
     body = CreatePartitionsRequest(
         tuple(
             CreatePartitionsTopic(name, count, _assignments((assignments or {}).get(name)))
@@ -300,8 +303,8 @@ def alter_reassignments(
     factor_may_change: bool = True,
     timeout_ns: Timeout = ADMIN_TIMEOUT_NS,
 ) -> Ask:
-    """Move partitions to these brokers, the first choice for leader first; None takes a move back.
-    A `PartitionResult` for each, when it is known that it shall move, not when it has."""
+    """Move partitions to these brokers, the preferred leader first; None cancels a move. The result
+    is a `PartitionResult` for each. It comes when the move is decided, not when it is done."""
     topics: dict[str, list[ReassignablePartition]] = {}
     for place, nodes in moves.items():
         wanted = None if nodes is None else tuple(nodes)
@@ -335,7 +338,8 @@ def _read_altered(body: AlterPartitionReassignmentsResponse) -> list[PartitionRe
 def list_reassignments(
     places: Sequence[TopicPartition] | None = None, timeout_ns: Timeout = ADMIN_TIMEOUT_NS
 ) -> Ask:
-    """`{TopicPartition: Moving}` of those among these partitions, or among all, that move."""
+    """`{TopicPartition: Moving}` with those of these partitions, or of all partitions, that are
+    being moved."""
     topics: dict[str, list[int]] = {}
     for place in places or ():
         topics.setdefault(place.topic, []).append(place.partition)
@@ -371,8 +375,9 @@ def list_offsets(
     *,
     committed: bool = False,
 ) -> Ask:
-    """`OffsetAt` for a timestamp, or EARLIEST, LATEST, MAX_TIMESTAMP. With `committed`, LATEST is
-    where the first open transaction begins."""
+    """The `OffsetAt` for a timestamp in Unix milliseconds, or for EARLIEST, LATEST or
+    MAX_TIMESTAMP. With `committed`, LATEST is the last stable offset: where the first open
+    transaction begins."""
 
     def make(epoch: int, topic_id: bytes) -> ListOffsetsRequest:
         del topic_id
@@ -392,7 +397,7 @@ def list_offsets(
 def end_of_epoch(
     place: TopicPartition, leader_epoch: int, timeout_ns: Timeout = ADMIN_TIMEOUT_NS
 ) -> Ask:
-    """(the largest epoch at or below `leader_epoch`, the offset at which it ends)."""
+    """The largest epoch at or below `leader_epoch`, and the offset at which it ends, as a pair."""
 
     def make(epoch: int, topic_id: bytes) -> OffsetForLeaderEpochRequest:
         del topic_id
@@ -419,9 +424,10 @@ def fetch(
     committed: bool = False,
     timeout_ns: Timeout = ADMIN_TIMEOUT_NS,
 ) -> Ask:
-    """`FetchedBatches` from `offset` on; without batches when nothing came in time. An offset out
-    of range is a `KafkaError` with code 1. With `committed` nothing of an open transaction comes,
-    and what comes of aborted ones is named in `aborted`."""
+    """`FetchedBatches` from `offset` on; without batches when none came in time.
+
+    An offset out of range raises `KafkaError` with OFFSET_OUT_OF_RANGE. With `committed` the broker
+    sends nothing of an open transaction, and `aborted` names the aborted ones."""
 
     def make(epoch: int, topic_id: bytes) -> FetchRequest:
         asked = FetchPartition(
@@ -454,8 +460,9 @@ def fetch(
 def delete_records(
     place: TopicPartition, offset: int = EVERYTHING, timeout_ns: Timeout = ADMIN_TIMEOUT_NS
 ) -> Ask:
-    """Forget the records below `offset`; where the partition begins then. Asked again, EVERYTHING
-    may be more than it was the first time: it is not."""
+    """Delete the records below `offset`. The result is the partition's new first offset. The
+    question is not repeated when its outcome is unknown: EVERYTHING could then delete later records
+    too."""
 
     def make(epoch: int, topic_id: bytes) -> DeleteRecordsRequest:
         del epoch, topic_id
@@ -487,5 +494,6 @@ def _only(found: list[Any], place: TopicPartition) -> Any:
 
 
 def broker_ms(timeout_ns: Nanos) -> int:
-    """What the broker may take: less than we wait, so that its answer still counts."""
+    """The time that a broker may take, in milliseconds: less than the client waits, so that the
+    answer arrives in time."""
     return max(1, timeout_ns * 3 // 4 // NANOS_PER_MILLI)

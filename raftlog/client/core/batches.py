@@ -1,8 +1,9 @@
-"""A batch on its way: records gather, get their place in the producer's sequence, and are settled.
+"""A batch to be sent: it gathers records, gets its place in the producer's sequence, and is
+settled.
 
-Nothing is made per record but one tuple: whoever sent a record holds (batch, index), and the whole
-batch is settled at once, by its base offset or by an error. The bytes are built when the batch is
-first sent, for producer id and sequence lie under the CRC; a retry sends the same bytes.
+Only one tuple is made per record: the sender holds (batch, index). The whole batch is settled at
+once, by its base offset or by an error. The bytes are built when the batch is first sent, because
+the CRC covers producer id and sequence. A retry sends the same bytes.
 """
 
 import struct
@@ -61,7 +62,7 @@ class PendingBatch:
     flying: bool = False
     sent_to: NodeId = NodeId(-1)
     carrier: Waiting | None = None
-    """The request that carries it while it flies."""
+    """The request that carries the batch; None while none does."""
     attempts: int = 0
     maybe_written: bool = False
     last_error: RaftlogError | None = None
@@ -89,7 +90,8 @@ class PendingBatch:
         return index
 
     def build(self, codec: int, identity: Identity | None, sequence: int) -> None:
-        """Make the bytes, or, when they are there, give them another place in the sequence."""
+        """Build the bytes. If they exist already, only write another place in the sequence into
+        them."""
         producer_id, epoch = identity if identity is not None else (-1, -1)
         self.base_sequence = sequence if identity is not None else -1
         if self.encoded:
@@ -124,7 +126,7 @@ class PendingBatch:
         self.records = []
 
     def position(self, index: int, timestamp_ms: WallMillis) -> RecordPosition:
-        """Where the record is; raises the error of a batch that failed."""
+        """The position of a record in the log; raises the error of a batch that failed."""
         assert self.settled, "asked before the batch was settled"
         if self.error is not None:
             raise self.error
@@ -134,7 +136,7 @@ class PendingBatch:
 
 
 class SentRecord(NamedTuple):
-    """A record that is in a batch: a handle that costs one tuple."""
+    """A handle of a record that was sent: its batch and its index there."""
 
     batch: PendingBatch
     at: int
@@ -145,7 +147,8 @@ class SentRecord(NamedTuple):
         return self.batch.settled
 
     def position(self) -> RecordPosition:
-        """Where the record is, once settled; raises when its batch failed."""
+        """The position of the record in the log, once its batch is settled; raises the batch's
+        error."""
         return self.batch.position(self.at, self.timestamp_ms)
 
 

@@ -9,7 +9,8 @@ Every method that may want something done returns `Effects`; `send`, `flush`, `a
 `poll` only change what the next `handle([], now)` will do, so that a thousand records cost one
 turn. A driver performs the actions in order and calls `handle` again by `wake_at`.
 
-A turn: events, deadlines, then each part sends what it may, then the next instant is reckoned.
+A turn handles the events, then the deadlines; then each part sends what it may; then the core
+computes when the next turn is due.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,8 +53,8 @@ from raftlog.client.core.values import (
 
 
 class Produce(NamedTuple):
-    """A call: one record, completed with its `RecordPosition`. Waits for an unknown topic or
-    partition."""
+    """A call that sends one record and completes with its `RecordPosition`. It waits for an unknown
+    topic or partition."""
 
     topic: TopicName
     value: bytes | None
@@ -64,8 +65,8 @@ class Produce(NamedTuple):
 
 
 class KnowTopic(NamedTuple):
-    """A call: completed with a `TopicView` when the topic is known, and this partition of it if one
-    is named; `KafkaError` when it stays unknown."""
+    """A call that completes with a `TopicView` once the topic, and the partition if one is named,
+    is known. It ends in `KafkaError` when either stays unknown."""
 
     topic: TopicName
     partition: PartitionIndex | None = None
@@ -77,7 +78,8 @@ Call = Produce | KnowTopic | Ask
 @final
 @attrs.define(eq=False)
 class ClientCore:
-    """See the module. `options` and `entropy` are the only things it is given."""
+    """A Kafka client without I/O. It decides from `options`, `entropy`, calls, events and the time
+    alone."""
 
     options: ClientOptions
     entropy: Entropy
@@ -124,8 +126,8 @@ class ClientCore:
         return self._finish_turn()
 
     def cancel(self, call_id: CallId) -> None:
-        """Nobody waits for this call any more: it completes no longer. A record that was handed
-        over may still be written."""
+        """Stop waiting for a call: it completes no more. A record that was handed over may still be
+        written."""
         self.requests.cancel(call_id)
         self.topic_waits.cancel(call_id)
         self._records.pop(call_id, None)
@@ -133,8 +135,8 @@ class ClientCore:
     # --- records ----------------------------------------------------------------------------------
 
     def topic(self, name: str, partition: int | None = None) -> TopicView | None:
-        """What is known of a topic; None when `KnowTopic` has to be called for it, or for this
-        partition of it."""
+        """The topic as metadata describes it. None when the topic, or this partition of it, is
+        unknown: then call `KnowTopic`."""
         return self.cache.topic(name, partition)
 
     def send(
@@ -166,7 +168,7 @@ class ClientCore:
         return self.producer.unsettled_batches
 
     def flush(self) -> None:
-        """Let everything that gathers leave with the next turn."""
+        """Let all gathering batches leave in the next turn, without waiting for `linger_ns`."""
         self.producer.flush()
 
     # --- reading ----------------------------------------------------------------------------------
@@ -184,11 +186,12 @@ class ClientCore:
         self.fetcher.unassign(place)
 
     def poll(self, bytes_max: int = 1 << 20) -> list[Polled]:
-        """What has been read ahead; makes room, so call `handle` soon."""
+        """Return batches that were read ahead. This makes room for more, so call `handle` soon."""
         return self.fetcher.poll(bytes_max)
 
     def open_consumer(self, settings: ConsumerOptions) -> GroupConsumer:
-        """A consumer on this client, which then assigns what is read: do not call `assign` too."""
+        """A consumer on this client. From then on the consumer assigns partitions: do not call
+        `assign` as well."""
         if self.consumer is not None:
             raise LocalMisuse("the client has a consumer", do="open one client for each consumer")
         self.consumer = GroupConsumer(
@@ -304,8 +307,9 @@ class ClientCore:
         self._records[call_id] = batch
 
     def _leave_the_slow(self) -> None:
-        """Hang up on a broker that owes answers while its partitions are led elsewhere, or that the
-        cluster counts as dead: it may be paused for ever. What it owed is sent elsewhere."""
+        """Hang up on a broker that owes answers, when another broker leads its partitions or the
+        cluster counts it as dead. Such a broker may be paused without end. Its requests then go to
+        other brokers."""
         now = self.turn.now
         self._look_again_at = NEVER
         for node in self.connections.slow_nodes(now):

@@ -1,8 +1,8 @@
-"""Connections to brokers: dialled on demand, greeted by ApiVersions, redialled with backoff.
+"""Connections to brokers: dialled on demand, opened with ApiVersions, redialled with backoff.
 
-Whoever wants an answer gives a `then`, a bound method or partial, which is called exactly once with
-the decoded body or with an error. Requests wait while a connection comes about; when it breaks, or
-answers too late, all of them fail together and their owners decide what to do next.
+Each request has a `then`, a bound method or partial. It is called exactly once, with the decoded
+body or with an error. Requests wait while a connection is being opened. When it breaks, or answers
+too late, all its requests fail together, and their owners decide what to do next.
 """
 
 import enum
@@ -34,12 +34,14 @@ from raftlog.kafka.versions import ApiKey
 Then = Callable[[Any], None]
 
 MEMBER_LANE: Final = 1 << 32
-"""Added to a node id: a second connection to that broker, for joining and heartbeats. Brokers
-answer a connection in order, and keep a JoinGroup until all members have joined."""
+"""Added to a node id, it names a second connection to that broker, for joining and heartbeats.
+Brokers answer a connection in order, and keep a JoinGroup until all members have joined."""
 COMMIT_LANE: Final = 2 << 32
-"""A third one, for commits and questions to a coordinator: they wait for no join and no fetch."""
+"""Added to a node id, it names a third connection, for commits and questions to a coordinator. They
+then wait behind no join and no fetch."""
 _VERSION_MAX: Final = {int(ApiKey.OFFSET_COMMIT): 9, int(ApiKey.OFFSET_FETCH): 9}
-"""The next versions name topics by id, and groups also have offsets of topics that are gone."""
+"""The highest version used of an API. The next versions name topics by id; but a group may have
+offsets of deleted topics, whose ids are unknown."""
 
 
 @final
@@ -56,8 +58,8 @@ _UNDER_WAY: Final = (_State.DIALLING, _State.GREETING)
 @final
 @attrs.define(eq=False)
 class Waiting:
-    """A request on its way. `deadline` is for its answer, the time in the queue included;
-    `departed` once it was handed to the driver."""
+    """A request without an answer yet. `deadline` is that of the answer, and time in the queue
+    counts. `departed` is set once the driver has the request."""
 
     target: int
     api_key: int
@@ -72,7 +74,8 @@ class Waiting:
 @final
 @attrs.define(eq=False)
 class _Peer:
-    """One broker, by node id, or by its place in the bootstrap list (below ANY_NODE)."""
+    """One broker. Its key is a node id, or a number below ANY_NODE for its place in the bootstrap
+    list."""
 
     key: int
     state: _State = _State.DOWN
@@ -82,7 +85,8 @@ class _Peer:
     in_flight: deque[Waiting] = attrs.Factory(deque)
     failures: int = 0
     last_failure: str = ""
-    """Why it is not connected; "" when nothing has failed since it last was."""
+    """The reason of the last failure; "" when nothing has failed since the broker was last
+    connected."""
     retry_at: Instant = Instant(0)
     state_since: Instant = Instant(0)
     state_deadline: Instant = NEVER
@@ -91,7 +95,7 @@ class _Peer:
 @final
 @attrs.define(eq=False)
 class Connections:
-    """All connections of a client. `effects` is where this turn's actions go."""
+    """All connections of a client. They add their actions to this turn's `effects`."""
 
     options: ClientOptions
     cache: MetadataCache
@@ -116,9 +120,11 @@ class Connections:
         lane: int = 0,
         timeout_ns: Nanos | None = None,
     ) -> Waiting:
-        """Send to a node, on the connection of a lane, or to `ANY_NODE`: then to another one than
-        `other_than` (a `Waiting.target`), if another is known. With `answered=False` (acks=0)
-        `then` is called with None as soon as the request was handed to the driver."""
+        """Send a request to a node, on the connection of its lane, or to `ANY_NODE`.
+
+        `ANY_NODE` avoids the node `other_than` (a `Waiting.target`) if another is known. With
+        `answered=False` (acks=0) `then` is called with None as soon as the driver has the
+        request."""
         timeout = self.options.request_timeout_ns if timeout_ns is None else timeout_ns
         deadline = Instant(now + timeout)
         if self.closed:
@@ -136,13 +142,14 @@ class Connections:
         peer = self._peers.get(waiting.target)
         if peer is not None and waiting in peer.queue:
             peer.queue.remove(waiting)
-            # Its owner gave up waiting for the connection, so why there is none is the reason.
+            # The owner gave up while the request waited for a connection, so the error says why
+            # there is none.
             waiting.then(NotSent(peer.last_failure or "not connected yet", on=self._name(peer)))
 
     def _peer(self, target: NodeId, now: Instant, other_than: int) -> _Peer:
-        """The peer of a node. For `ANY_NODE` one that is connected and answers; else one that is
-        being connected; else the next of all that are known, in turn. Not one at the address of
-        `other_than`, unless there is nobody else."""
+        """The peer of a node. For `ANY_NODE`: a connected peer that answers; else one that is being
+        connected; else the next of all known peers in turn. A peer at the address of `other_than`
+        is taken only when there is no other."""
         if target != ANY_NODE:
             return self._peers.setdefault(target, _Peer(target))
         keys = sorted(self.cache.addresses)
@@ -175,7 +182,7 @@ class Connections:
         return self._peers.setdefault(key, _Peer(key))
 
     def _address(self, key: int) -> tuple[str, int] | None:
-        """Where a peer is; None of a node that is not known any more, and of `ANY_NODE`."""
+        """The address of a peer; None for a node that is no longer known, and for `ANY_NODE`."""
         if key < ANY_NODE:
             return self.options.bootstrap[ANY_NODE - 1 - key]
         return self.cache.addresses.get(NodeId(key % MEMBER_LANE))
@@ -185,14 +192,15 @@ class Connections:
         return since is not None and since + self.options.suspect_ns <= now
 
     def _waiting_since(self, peer: _Peer) -> Instant | None:
-        """Since when the other end owes something: an answer, a greeting, a connection."""
+        """Since when the broker owes something: an answer, its ApiVersions, or a connection."""
         if peer.state in _UNDER_WAY:
             return peer.state_since
         return peer.in_flight[0].since if peer.in_flight else None
 
     def _slow_addresses(self, now: Instant) -> list[tuple[str, int] | None]:
-        """A broker may be connected twice, as a node and from the bootstrap list: when one of the
-        two is slow, so will be the other."""
+        """The addresses of brokers that are slow to answer. A broker may be connected twice, as a
+        node and from the bootstrap list; when one of the two connections is slow, the other will be
+        too."""
         return [
             self._address(peer.key)
             for peer in self._peers.values()
@@ -200,7 +208,8 @@ class Connections:
         ]
 
     def slow_nodes(self, now: Instant) -> list[NodeId]:
-        """Nodes that owe an answer for longer than `suspect_ns`: they may be dead, or paused."""
+        """The nodes that have owed an answer for longer than `suspect_ns`. They may be dead or
+        paused."""
         return [
             NodeId(peer.key)
             for peer in self._peers.values()
@@ -208,7 +217,7 @@ class Connections:
         ]
 
     def drop(self, node: NodeId, why: str, now: Instant) -> None:
-        """Hang up on a node; whoever waits on it hears why."""
+        """Hang up on a node. Its waiting requests fail with this reason."""
         peer = self._peers.get(node)
         if peer is not None and peer.state is not _State.DOWN:
             self.effects.actions.append(Hangup(peer.dial))
@@ -217,7 +226,7 @@ class Connections:
     # --- events -----------------------------------------------------------------------------------
 
     def connected(self, dial: DialId, now: Instant) -> None:
-        """The transport is there: greet."""
+        """Handle a new connection: send ApiVersions."""
         peer = self._dials.get(dial)
         if peer is None or peer.state is not _State.DIALLING:
             return
@@ -227,13 +236,13 @@ class Connections:
         self.effects.actions.append(Send(dial, peer.wire.hello().parts))
 
     def disconnected(self, dial: DialId, why: str, now: Instant) -> None:
-        """The transport is gone."""
+        """Handle the end of a connection."""
         peer = self._dials.get(dial)
         if peer is not None:
             self._fail(peer, why, now)
 
     def frame(self, dial: DialId, frame: memoryview, now: Instant) -> None:
-        """An answer. One that cannot be read ends the connection."""
+        """Handle an answer. One that cannot be read ends the connection."""
         peer = self._dials.get(dial)
         if peer is None or peer.wire is None:
             return
@@ -254,7 +263,7 @@ class Connections:
         self._drive(peer, now)
 
     def expire(self, now: Instant) -> None:
-        """Fail what is overdue, dial what has waited long enough."""
+        """Fail requests that are overdue, and dial peers whose backoff is over."""
         for peer in list(self._peers.values()):
             if peer.state_deadline <= now or (peer.in_flight and peer.in_flight[0].deadline <= now):
                 self.effects.actions.append(Hangup(peer.dial))
@@ -324,7 +333,7 @@ class Connections:
         waiting.then(None)
 
     def _fail(self, peer: _Peer, why: str, now: Instant) -> None:
-        """The connection is over: everybody who waits on it hears so, once."""
+        """End a connection. The `then` of each of its requests is called with the error, once."""
         self._dials.pop(peer.dial, None)
         peer.state = _State.DOWN
         peer.state_deadline = NEVER
@@ -345,7 +354,7 @@ class Connections:
         return f"{address[0]}:{address[1]}" if address is not None else f"node {peer.key}"
 
     def close(self) -> None:
-        """Hang up everywhere; whoever waits hears that the client is closed."""
+        """Hang up on all brokers. All waiting requests fail because the client is closed."""
         self.closed = True
         for peer in self._peers.values():
             if peer.dial in self._dials:
@@ -358,7 +367,8 @@ def _load(peer: _Peer) -> tuple[int, int]:
 
 
 def backoff(options: ClientOptions, failures: int, entropy: Entropy) -> int:
-    """Exponential, with jitter from half to the whole, bounded."""
+    """The backoff in nanoseconds: exponential, bounded, with jitter between half and the whole of
+    it."""
     doubled = options.retry_backoff_ns << min(failures - 1, 16)
     whole = min(doubled, options.retry_backoff_max_ns)
     return whole // 2 + entropy.below(whole // 2 + 1)

@@ -1,8 +1,8 @@
-"""Which broker coordinates a group: found when it is asked for, kept until it says that it is not.
+"""Finds the broker that coordinates a group, and keeps it until that broker says that it is not.
 
 A lookup that is not answered within `suspect_ns` goes to another broker as well; the first answer
-counts. A refusal that Kafka calls temporary is asked again with backoff, any other is told to those
-who wait, and asked again after the longest backoff.
+counts. After a refusal that Kafka calls temporary the lookup is repeated with backoff. Any other
+refusal is reported to the waiting requests, and the lookup is repeated after the longest backoff.
 """
 
 from functools import partial
@@ -35,7 +35,7 @@ _MOVED: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 @final
 @attrs.define(eq=False)
 class _Lookup:
-    """One group. `asked` counts the requests without an answer."""
+    """The lookup of one group. `asked` counts the requests without an answer."""
 
     node: NodeId | None = None
     wanted: bool = True
@@ -50,7 +50,7 @@ class _Lookup:
 @final
 @attrs.define(eq=False)
 class Coordinators:
-    """See the module."""
+    """The coordinators of all groups that this client uses."""
 
     options: ClientOptions
     cache: MetadataCache
@@ -60,7 +60,8 @@ class Coordinators:
     _lookups: dict[str, _Lookup] = attrs.field(factory=dict, init=False)
 
     def node_of(self, group: str) -> NodeId | RaftlogError | None:
-        """The coordinator; the error of a group that may have none; None while it is looked for."""
+        """The coordinator of a group; an error when it can have none; None while the lookup
+        runs."""
         lookup = self._lookups.get(group)
         if lookup is None:
             if len(self._lookups) >= CLIENT_GROUPS_MAX:
@@ -75,26 +76,27 @@ class Coordinators:
         return None
 
     def forget(self, group: str, node: int) -> None:
-        """This broker is not its coordinator any more, or cannot be reached."""
+        """Forget a coordinator that is none any more, or that cannot be reached."""
         lookup = self._lookups.get(group)
         if lookup is not None and lookup.node == node:
             lookup.node, lookup.wanted = None, True
-            # The broker that was asked may not know of the change yet: not at once.
+            # The next broker asked may not know of the change yet, so wait a backoff before asking.
             lookup.retry_at = Instant(self.turn.now + self.options.retry_backoff_ns)
 
     def refused(self, group: str, node: int, code: int) -> None:
-        """A broker answered a group's request with an error."""
+        """Handle an error code with which a broker answered a request of a group."""
         if code in _MOVED:
             self.forget(group, node)
 
     def look_again(self, group: str) -> None:
-        """The coordinator owes an answer for long: ask whether it still is the one."""
+        """Look the coordinator up again: it has owed an answer for long, and may no longer be the
+        coordinator."""
         lookup = self._lookups.get(group)
         if lookup is not None:
             lookup.wanted = True
 
     def drive(self) -> None:
-        """Ask what is wanted."""
+        """Send the lookups that are wanted."""
         for group, lookup in self._lookups.items():
             self._drive_one(group, lookup)
 
@@ -115,8 +117,8 @@ class Coordinators:
         lookup.asked_of = waiting.target
 
     def _impatient_at(self, lookup: _Lookup) -> Instant:
-        """A broker may hold its answer while the topic of the offsets is made, so each further
-        request waits twice as long."""
+        """When to ask another broker as well. A broker may hold its answer while it creates the
+        offsets topic, so each further request waits twice as long."""
         return Instant(lookup.asked_at + (self.options.suspect_ns << min(lookup.asked, 5)))
 
     def _answered(
@@ -125,7 +127,7 @@ class Coordinators:
         lookup.asked -= 1
         if isinstance(answer, RaftlogError):
             if not isinstance(answer, ConnectionLost | NotSent):
-                lookup.error, lookup.wanted = answer, False  # a broker that knows no groups
+                lookup.error, lookup.wanted = answer, False  # the broker does not serve groups
             self._again(lookup)
             return
         found: Any = answer

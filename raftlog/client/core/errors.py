@@ -1,4 +1,4 @@
-"""What a call can end in, besides its result. Each says whether the cluster may have acted.
+"""The errors in which a call can end. Each says whether the cluster may have acted.
 
 * `KafkaError`: a broker answered with an error code; it did not do what was asked.
 * `NotDone`: nothing was asked of any broker, or all of them refused; safe to call again.
@@ -13,7 +13,7 @@ from raftlog.kafka.error_codes import ErrorCode, error_name, is_retriable
 
 @final
 class KafkaError(RemoteError):
-    """A broker's refusal; `code` is Kafka's number."""
+    """A broker answered with an error and did not do what was asked; `code` is Kafka's number."""
 
     def __init__(
         self, code: int, *, on: str = "", message: str | None = None, do: str = ""
@@ -31,17 +31,18 @@ class KafkaError(RemoteError):
 
 @final
 class ConnectionLost(RemoteError):
-    """The request may or may not have been carried out."""
+    """The connection broke after the request had left: the broker may have carried it out or
+    not."""
 
 
 @final
 class NotSent(RemoteError):
-    """The request has certainly not reached the broker."""
+    """The request certainly did not reach the broker."""
 
 
 @final
 class NotDone(RemoteError):
-    """Time was up, and certainly nothing happened."""
+    """The time was up, and the cluster certainly did nothing."""
 
 
 @final
@@ -51,8 +52,9 @@ class OutcomeUnknown(RemoteError):
 
 @final
 class CommitFailed(RemoteError):
-    """The coordinator refused a commit, since the group has gone on: `code` is Kafka's number. The
-    partitions may belong to other members now, which begin at the offsets committed before."""
+    """The coordinator refused a commit, because the group has rebalanced without this member. Other
+    members may have its partitions now; they begin at the offsets committed before. `code` is
+    Kafka's number."""
 
     def __init__(self, code: int, *, on: str = "") -> None:
         super().__init__(
@@ -65,17 +67,18 @@ class CommitFailed(RemoteError):
 
 @final
 class NoOffset(OperatingError):
-    """There is no offset to begin at, and auto_offset_reset says that none shall be chosen."""
+    """A partition has no committed offset to begin at, and `auto_offset_reset` is "none"."""
 
 
 @final
 class BufferFull(OperatingError):
-    """More bytes wait for acknowledgement than the client may hold."""
+    """The records that wait for acknowledgement fill `buffer_bytes`."""
 
 
 @final
 class LogTruncated(RemoteError):
-    """The log no longer holds what was read from it: acknowledged records were lost."""
+    """The log no longer holds records that this client has read: the cluster lost acknowledged
+    records."""
 
 
 def _message_of(code: int) -> str:

@@ -1,9 +1,9 @@
-"""What a fetch brought: whole batches, checked before anybody sees them.
+"""The result of a fetch: whole batches, checked before they are given out.
 
 Checked: each batch's length against what is left, magic, CRC-32C, that offsets ascend without going
 back below the fetch offset. A batch that is cut off at the end is dropped (Kafka's brokers cut at
-the byte limit; ours do not). What is inside a batch is the producer's word and is checked where
-records are read.
+the byte limit; ours do not). The records inside a batch are checked when they are read: a broker
+passes on what a producer wrote.
 """
 
 import struct
@@ -26,8 +26,8 @@ _LENGTH_AT: Final = 8
 
 @final
 class CorruptBatch(CorruptData):
-    """A batch that cannot be read, by its checksum or its inside. Its offsets are `first` to
-    `next_offset` - 1; `seek` to `next_offset` goes on behind it."""
+    """A batch cannot be read: its checksum or its content is wrong. Its offsets are `first` to
+    `next_offset` - 1. To go on after it, `seek` to `next_offset`."""
 
     def __init__(
         self, place: TopicPartition, first: Offset, next_offset: Offset, cause: str
@@ -54,24 +54,25 @@ class FetchedBatches(NamedTuple):
     high_watermark: Offset
     log_start: Offset
     last_epoch: int
-    """The leader epoch of the last batch; -1 without one."""
+    """The leader epoch of the last batch; -1 when there is none."""
     batches: tuple[memoryview, ...]
     aborted: tuple[tuple[int, int], ...] = ()
     """Producer id and first offset of each aborted transaction in this range, when asked for."""
 
     @property
     def size(self) -> int:
-        """Bytes of all batches."""
+        """The size of all batches in bytes."""
         return sum(len(batch) for batch in self.batches)
 
     def records(self) -> Iterator[ConsumedRecord]:
         """The records, in order, without those below the offset asked for and without control
-        batches. `CorruptBatch` where the inside of a batch lies; what came before it is good."""
+        batches. Raises `CorruptBatch` at a batch whose content is wrong; the records before it are
+        good."""
         for batch in self.batches:
             yield from self.records_of(batch)
 
     def records_of(self, batch: memoryview) -> Iterator[ConsumedRecord]:
-        """The same for one of the batches."""
+        """The records of one of the batches, with the same rules as `records`."""
         place, first, header = self.place, self.first_offset, read_header(batch)
         if header.attributes & CONTROL:
             return
@@ -102,8 +103,9 @@ def check_batches(place: TopicPartition, asked: Offset, data: PartitionData) -> 
             raise ProtocolError(f"batch of magic {header.magic}", on=str(place))
         if not crc_matches(batch, header):
             if batches:
-                break  # what came before it is good; the next fetch begins with the bad one
-            # The header may be what is damaged. It is believed as far as it leads on.
+                break  # the batches before it are good; the next fetch begins with the damaged one
+            # The damage may be in the header. Its next offset is used only if it lies ahead, so
+            # that a seek there always makes progress.
             end = Offset(max(header.next_offset, next_offset + 1))
             raise CorruptBatch(place, next_offset, end, "it fails its CRC")
         if header.next_offset <= next_offset or (batches and header.base_offset < next_offset):

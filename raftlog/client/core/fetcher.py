@@ -1,10 +1,11 @@
-"""Reading ahead: one fetch under way per leader, carrying all its partitions that have room.
+"""Reading ahead: each leader gets one fetch at a time, for all its partitions that have room.
 
     position: the next offset to fetch      polled: the next offset that `poll` has not given out
 
-An answer counts only for the assignment and position that asked for it. What is unknown, out of
-range, cut off, corrupt or of another topic under the same name is reported once, as a `Trouble`,
-and the partition stands still until it is sought anew: nothing is ever rewound or skipped silently.
+An answer counts only for the assignment and position that asked for it. The fetcher reports as a
+`Trouble`, once: an unknown partition, an offset out of range, a truncated log, a corrupt batch,
+another topic under the same name. The partition then stands still until `seek`. The fetcher never
+rewinds or skips silently.
 """
 
 from collections import deque
@@ -52,11 +53,12 @@ _LEADER_MOVED: Final = frozenset(
     }
 )
 _UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-"""It may have been made a moment ago: waited for, and what is told after that is believed."""
+"""The answers for a topic that may have been created a moment ago. The fetcher waits for such a
+topic for a while; after that it believes the answer."""
 
 
 class Trouble(NamedTuple):
-    """A partition that cannot be read on; it waits for `seek`."""
+    """A partition that cannot be read any further until `seek` is called for it."""
 
     place: TopicPartition
     offset: Offset
@@ -69,7 +71,8 @@ Polled = FetchedBatches | Trouble
 @final
 @attrs.define(eq=False)
 class _Reading:
-    """One assigned partition. `generation` moves with every seek; `asked` is under way."""
+    """One assigned partition. `generation` grows with every seek; `asked` means that a fetch for it
+    is under way."""
 
     place: TopicPartition
     position: Offset
@@ -90,7 +93,7 @@ class _Reading:
 @final
 @attrs.define(eq=False)
 class Fetcher:
-    """The assigned partitions and what has been read of them."""
+    """The assigned partitions and the batches read ahead from them."""
 
     options: ClientOptions
     cache: MetadataCache
@@ -101,7 +104,7 @@ class Fetcher:
     buffered_bytes: int = attrs.field(default=0, init=False)
     _readings: dict[TopicPartition, _Reading] = attrs.field(factory=dict, init=False)
     _ready: deque[tuple[int, Polled]] = attrs.field(factory=deque, init=False)
-    """(generation, what was read), in order of arrival."""
+    """(generation, batches or trouble), in order of arrival."""
     _asked: dict[NodeId, list[tuple[_Reading, int]]] = attrs.field(factory=dict, init=False)
     _generation: int = attrs.field(default=0, init=False)
     _learned: int = attrs.field(default=0, init=False)
@@ -155,7 +158,7 @@ class Fetcher:
         return list(self._readings)
 
     def high_watermark(self, place: TopicPartition) -> Offset:
-        """As last told by the leader; -1 before that."""
+        """The high watermark that the leader last reported; -1 before the first report."""
         return self._readings[place].high_watermark
 
     # --- polling ----------------------------------------------------------------------------------
@@ -165,8 +168,8 @@ class Fetcher:
         return bool(self._ready)
 
     def poll(self, bytes_max: int) -> list[Polled]:
-        """What has been read and not given out, in order of arrival: at least one piece if there
-        is any, beyond that up to `bytes_max`."""
+        """Give out batches that were read ahead, in order of arrival: at least one piece if there
+        is any, and more up to `bytes_max`."""
         given: list[Polled] = []
         size = 0
         while self._ready:
@@ -189,7 +192,7 @@ class Fetcher:
     # --- turns ------------------------------------------------------------------------------------
 
     def drive(self) -> None:
-        """Ask every leader that is not asked already for its partitions that have room."""
+        """Send a fetch to every leader that owes none, for its partitions that have room."""
         if not self._readings:
             return
         self._look_at_metadata()
@@ -261,7 +264,8 @@ class Fetcher:
         self.connections.send(node, ApiKey.FETCH, body, then, self.turn.now)
 
     def _look_at_metadata(self) -> None:
-        """A topic created again under an old name is another topic: its readers are told so."""
+        """Find topics that were deleted and created again under the same name. Each is another
+        topic, so its readers get a `Trouble`."""
         if self.keeper.learned == self._learned:
             return
         self._learned = self.keeper.learned
@@ -381,5 +385,5 @@ class Fetcher:
         self._ready.append((reading.generation, trouble))
 
     def close(self) -> None:
-        """Forget everything."""
+        """Drop all partitions and everything read ahead."""
         self.assign({})

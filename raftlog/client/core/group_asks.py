@@ -1,6 +1,6 @@
 """One-shot questions about groups, asked of their coordinators: see `raftlog.client.core.asks`.
 
-A group is known to its coordinator alone, so `list_groups` is asked of every broker.
+Only its coordinator knows a group, so to list all groups call `list_groups` for every broker.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,11 +53,12 @@ _GONE_ON: Final = (
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.FENCED_INSTANCE_ID,
 )
-"""The answers to a commit of a member that is behind its group."""
+"""The errors that a commit gets when the group has rebalanced without this member."""
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset: the next one to read. kafka-python's names."""
+    """A committed offset, which is that of the next record to read. The names are
+    kafka-python's."""
 
     offset: OffsetFrom
     metadata: str = ""
@@ -66,7 +67,7 @@ class OffsetAndMetadata(NamedTuple):
 
 @final
 class Identity(NamedTuple):
-    """A member of a generation. Offsets may also be committed without: then the group must have no
+    """A member of one generation of a group. A commit without one is allowed while the group has no
     members."""
 
     generation: int = -1
@@ -78,7 +79,7 @@ NO_MEMBER: Final = Identity()
 
 
 def group_name(value: str) -> str:
-    """The name itself; `WrongValue` for one that no group can have."""
+    """Return the name; `WrongValue` for a name that no group can have."""
     if not value:
         raise WrongValue("a group's id must not be empty")
     return value
@@ -101,8 +102,9 @@ def commit_offsets(
     identity: Identity = NO_MEMBER,
     timeout_ns: Timeout = ADMIN_TIMEOUT_NS,
 ) -> Ask:
-    """Commit offsets. `CommitFailed` when the group has gone on without this member; `KafkaError`
-    names the first partition that was refused, and others may have been committed."""
+    """Commit offsets. `CommitFailed` when the group has rebalanced without this member.
+    `KafkaError` names the first partition that was refused; other partitions may have been
+    committed."""
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for place, each in offsets.items():
         topics.setdefault(place.topic, []).append(
@@ -145,8 +147,9 @@ def fetch_offsets(
     *,
     stable: bool = True,
 ) -> Ask:
-    """`{TopicPartition: OffsetAndMetadata}` of what the group has committed for these partitions,
-    or for all; partitions without are left out. `stable` waits for open transactions."""
+    """`{TopicPartition: OffsetAndMetadata}` with the group's committed offsets for these
+    partitions, or for all. Partitions without an offset are left out. `stable` waits for open
+    transactions."""
     topics = None if places is None else _by_topic(places)
     asked: Any = None
     if topics is not None:
@@ -193,7 +196,8 @@ def fetch_offsets(
 def delete_offsets(
     group: str, places: Sequence[TopicPartition], timeout_ns: Timeout = ADMIN_TIMEOUT_NS
 ) -> Ask:
-    """Forget what the group has committed for these partitions: a `PartitionResult` for each."""
+    """Delete the group's committed offsets for these partitions. The result is a `PartitionResult`
+    for each."""
     body = OffsetDeleteRequest(
         group_name(group),
         tuple(
@@ -218,7 +222,7 @@ def delete_offsets(
 
 @final
 class CoordinatorAt(NamedTuple):
-    """The broker that keeps a group."""
+    """The broker that coordinates a group."""
 
     node: NodeId
     host: str
@@ -227,7 +231,7 @@ class CoordinatorAt(NamedTuple):
 
 @checked
 def find_coordinator(group: str, timeout_ns: Timeout = ADMIN_TIMEOUT_NS) -> Ask:
-    """The `CoordinatorAt` of a group, which need not exist."""
+    """The `CoordinatorAt` of a group. The group need not exist."""
     body = FindCoordinatorRequest(key=group_name(group), coordinator_keys=(group,))
 
     def read(answer: FindCoordinatorResponse) -> CoordinatorAt:
@@ -247,7 +251,7 @@ def list_groups(
     timeout_ns: Timeout = ADMIN_TIMEOUT_NS,
 ) -> Ask:
     """The groups that one broker coordinates, as `ListedGroup`s. Old brokers do not know the
-    filters, and tell of all."""
+    filters and return all groups."""
     body = ListGroupsRequest(states_filter=tuple(states), types_filter=tuple(types))
 
     def read(answer: ListGroupsResponse) -> list[ListedGroup]:
@@ -259,7 +263,7 @@ def list_groups(
 
 @checked
 def describe_group(group: str, timeout_ns: Timeout = ADMIN_TIMEOUT_NS) -> Ask:
-    """A `DescribedGroup`; `KafkaError` GROUP_ID_NOT_FOUND for one that does not exist."""
+    """A `DescribedGroup`; `KafkaError` GROUP_ID_NOT_FOUND for a group that does not exist."""
     body = DescribeGroupsRequest((group_name(group),))
 
     def read(answer: DescribeGroupsResponse) -> DescribedGroup:
@@ -267,7 +271,7 @@ def describe_group(group: str, timeout_ns: Timeout = ADMIN_TIMEOUT_NS) -> Ask:
         if found is None:
             raise ProtocolError("the answer leaves this group out", on=f"group {group}")
         check_code(found.error_code, f"group {group}", found.error_message)
-        if found.group_state == "Dead":  # the word of brokers that have no error for it
+        if found.group_state == "Dead":  # older brokers say this of a group that does not exist
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, on=f"group {group}")
         return found
 

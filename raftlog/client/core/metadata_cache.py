@@ -1,10 +1,12 @@
-"""What the client believes about the cluster: brokers, topics, leaders. Old news never replaces
-newer.
+"""The client's knowledge of the cluster: brokers, topics, leaders. An older answer never replaces a
+newer one.
 
-A leader is believed only with an epoch at least as high as the one known for the same topic id: two
-brokers may answer in the wrong order. Nor does a topic of one id ever shrink: a
-broker that tells of fewer partitions has not heard of the others yet. A new topic id starts afresh;
-old brokers tell of none (`ZERO_ID`), and their last word is believed.
+* A leader is taken over only if its epoch is at least the one known for the same topic id, because
+  two brokers may answer in the wrong order.
+* A topic of one id never shrinks: a broker that lists fewer partitions has not heard of the others
+  yet.
+* A new topic id replaces everything known of the topic. Old brokers send no id (`ZERO_ID`); their
+  last answer counts.
 """
 
 from collections.abc import Sequence
@@ -25,7 +27,7 @@ NO_LEADER = NodeId(-1)
 
 
 class Leader(NamedTuple):
-    """Who leads a partition, since which epoch."""
+    """The leader of a partition and its leader epoch."""
 
     node: NodeId
     epoch: int
@@ -34,7 +36,8 @@ class Leader(NamedTuple):
 @final
 @attrs.define(eq=False)
 class TopicView:
-    """A topic as last told. `error` is Kafka's code; with one, the rest may be old."""
+    """A topic as the cache knows it. `error` is Kafka's code; with an error the other fields may be
+    old."""
 
     name: str
     topic_id: bytes
@@ -50,7 +53,7 @@ class TopicView:
 @final
 @attrs.define(eq=False)
 class MetadataCache:
-    """The last answers, merged. `addresses` are those of live brokers."""
+    """The merged answers to metadata requests. `addresses` are those of live brokers."""
 
     cluster_id: str | None = None
     controller: NodeId = NO_LEADER
@@ -59,13 +62,13 @@ class MetadataCache:
     names: dict[bytes, str] = attrs.Factory(dict)
 
     def learn(self, answer: MetadataResponse) -> None:
-        """Merge an answer."""
+        """Merge an answer into the cache."""
         self.learn_brokers(answer)
         for topic in answer.topics or ():
             self._learn_topic(topic)
 
     def learn_brokers(self, answer: MetadataResponse) -> None:
-        """Merge what an answer says of the cluster, without its topics."""
+        """Merge the brokers of an answer, without its topics."""
         if answer.brokers:
             self.addresses = {
                 NodeId(each.node_id): (each.host, each.port) for each in answer.brokers
@@ -97,7 +100,7 @@ class MetadataCache:
         self.names[topic.topic_id] = name
 
     def told_leader(self, place: TopicPartition, node: int, epoch: int) -> None:
-        """A NOT_LEADER answer named the new leader (KIP-951)."""
+        """Take over the new leader that a NOT_LEADER_OR_FOLLOWER answer named (KIP-951)."""
         view = self.topics.get(place.topic)
         if view is None or node < 0:
             return
@@ -106,19 +109,20 @@ class MetadataCache:
             view.leaders[place.partition] = Leader(NodeId(node), epoch)
 
     def told_endpoints(self, endpoints: Sequence[tuple[int, str, int]]) -> None:
-        """Addresses that came with such an answer."""
+        """Take over the broker addresses that came with such an answer."""
         for node, host, port in endpoints:
             self.addresses.setdefault(NodeId(node), (host, port))
 
     def forget_leader(self, place: TopicPartition) -> None:
-        """Who was believed to lead does not; the epoch stays, so that old news stays old."""
+        """Forget a leader that turned out not to lead. Its epoch is kept, so that older answers are
+        still recognised."""
         view = self.topics.get(place.topic)
         if view is not None and place.partition in view.leaders:
             before = view.leaders[place.partition]
             view.leaders[place.partition] = Leader(NO_LEADER, before.epoch)
 
     def leader_of(self, place: TopicPartition) -> NodeId | None:
-        """A leader whose address is known, or None."""
+        """The leader of a partition if its address is known; else None."""
         view = self.topics.get(place.topic)
         leader = view.leaders.get(place.partition) if view is not None else None
         if leader is None or leader.node not in self.addresses:
@@ -126,7 +130,7 @@ class MetadataCache:
         return leader.node
 
     def topic(self, name: str, partition: int | None = None) -> TopicView | None:
-        """The topic when it is known to exist, and this partition of it."""
+        """The topic, if it and this partition are known to exist; else None."""
         view = self.topics.get(name)
         if view is None or not view.partitions:
             return None

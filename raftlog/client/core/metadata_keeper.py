@@ -1,11 +1,12 @@
-"""Asks for metadata: when somebody misses something, and when what is known has grown old.
+"""Asks for metadata when a part of the client misses something, and when the known metadata is old.
 
-One request is under way at a time; one that is not answered within `suspect_ns` is given up for
-another broker's answer. While somebody misses a leader or a topic, it is asked again every
-`metadata_retry_ns`: a failover takes half a second, and who waits longer than it adds to it. A
-broker whose answers do not help for `suspect_ns` is left for another one: who hears nobody goes on
-telling what it knew, for as long as it is asked (docs/bugs.md, *A client that asked one broker for
-ever*).
+* One request is under way at a time. If it is not answered within `suspect_ns`, the keeper asks
+  another broker.
+* While a leader or a topic is missing, the keeper asks every `metadata_retry_ns`. A failover takes
+  half a second, and a longer pause would add to it.
+* When a broker's answers have not helped for `suspect_ns`, the keeper turns to another broker. A
+  broker that is cut off from the others keeps sending what it knew (docs/bugs.md, *A client that
+  asked one broker for ever*).
 """
 
 import re
@@ -37,36 +38,38 @@ _NOBODY: Final = 0
 @final
 @attrs.define(eq=False)
 class MetadataKeeper:
-    """Keeps `cache` fresh for `topics`, and for those that calls wait for. `learned` counts the
-    answers; `current_as_of` is when the newest question that was answered had been asked."""
+    """Keeps `cache` up to date for `topics` and for the topics that calls wait for. `learned`
+    counts the answers. `current_as_of` is when the newest answered request was sent."""
 
     options: ClientOptions
     cache: MetadataCache
     connections: Connections
     topics: dict[str, None] = attrs.field(factory=dict, init=False)
     pattern: re.Pattern[str] | None = attrs.field(default=None, init=False)
-    """Set by `follow_pattern`: all topics are asked for, and those that match are kept, too."""
+    """Set by `follow_pattern`: requests then ask for all topics, and matching topics are kept
+    too."""
     matching: dict[str, None] = attrs.field(factory=dict, init=False)
-    """Topics that match it and that clients may read, as the last answer told; in its order."""
+    """Topics of the last answer that match the pattern and that clients may read, in its order."""
     matched: int = attrs.field(default=0, init=False)
-    """How many answers have told of all topics."""
+    """How many answers described all topics."""
     learned: int = attrs.field(default=0, init=False)
     current_as_of: Instant = attrs.field(default=Instant(0), init=False)
     last_error: RaftlogError | None = attrs.field(default=None, init=False)
     _awaited: Counter[str] = attrs.field(factory=Counter, init=False)
-    """How many calls wait for a topic: it may not exist, and is forgotten when they give it up."""
+    """Topic -> how many calls wait for it. It may not exist, and is dropped when the last call
+    gives up."""
     _wanted: bool = attrs.field(default=False, init=False)
     _asking: int = attrs.field(default=_NOBODY, init=False)
-    """The number of the request under way; an older one's answer is learned from all the same."""
+    """The number of the request under way. The answer to an older request is merged as well."""
     _asks: int = attrs.field(default=0, init=False)
     _asked_at: Instant = attrs.field(default=Instant(0), init=False)
     _not_before: Instant = attrs.field(default=Instant(0), init=False)
     _fresh_until: Instant = attrs.field(default=NEVER, init=False)
     _missed: bool = attrs.field(default=False, init=False)
-    """Something was missing, or wrong, since the last request."""
+    """Whether something was missing or wrong since the last request."""
     _in_vain_since: Instant = attrs.field(default=Instant(0), init=False)
     _asked: int = attrs.field(default=ANY_NODE, init=False)
-    """Who was asked last."""
+    """The node that was asked last."""
 
     def follow(self, topic: str) -> None:
         """Keep this topic's metadata from now on."""
@@ -75,24 +78,24 @@ class MetadataKeeper:
             self.topics[topic] = None
 
     def follow_pattern(self, pattern: re.Pattern[str] | None) -> None:
-        """Keep the topics whose names match from the first character on, new ones too; None: no
-        longer."""
+        """Keep the topics, present and future, whose names match from the first character on; None
+        ends that."""
         self.pattern, self.matching, self.matched = pattern, {}, 0
         self._wanted = True
         self._not_before = Instant(0)
 
     def unfollow(self, topic: str) -> None:
-        """The reverse of `follow`."""
+        """Undo `follow`."""
         self.topics.pop(topic, None)
 
     def begin_wait(self, topic: str) -> None:
-        """Keep it until `end_wait`, called as often as this."""
+        """Keep a topic's metadata until `end_wait` was called as often as this."""
         if topic not in self.topics:
             self._begin(topic)
         self._awaited[topic] += 1
 
     def end_wait(self, topic: str) -> None:
-        """A wait for this topic is over."""
+        """End one wait for a topic."""
         self._awaited[topic] -= 1
         if self._awaited[topic] == 0:
             del self._awaited[topic]
@@ -110,11 +113,12 @@ class MetadataKeeper:
         return self.topics | dict.fromkeys(self._awaited)
 
     def refresh(self) -> None:
-        """Something is missing, or was wrong."""
+        """Ask soon: something is missing or was wrong."""
         self._wanted = self._missed = True
 
     def refresh_if_older(self, age_ns: int, now: Instant) -> Instant:
-        """Ask again unless that was done in the last `age_ns`; when it will be time to."""
+        """Ask again unless the last request is younger than `age_ns`. Return when the next one may
+        leave."""
         if now >= self._asked_at + age_ns:
             self._wanted = True
             return Instant(now + age_ns)
@@ -130,7 +134,8 @@ class MetadataKeeper:
             self._ask(now)
 
     def _unhelpful(self, now: Instant) -> int:
-        """Who was asked last, if its answers have been in vain for too long; else `ANY_NODE`."""
+        """The node that was asked last, if its answers have not helped for too long; else
+        `ANY_NODE`."""
         missed, self._missed = self._missed, False
         searching = now <= self._asked_at + 2 * self.options.retry_backoff_max_ns
         if missed and searching and now < self._in_vain_since + self.options.suspect_ns:
@@ -176,8 +181,8 @@ class MetadataKeeper:
         self.last_error = None
 
     def _kept(self, answer: MetadataResponse, pattern: re.Pattern[str]) -> MetadataResponse:
-        """What is kept of an answer about all topics. One that it lacks does not exist, as far as
-        that broker has heard."""
+        """The part of an answer about all topics that is kept. A followed topic that the answer
+        lacks does not exist as far as that broker knows."""
         told = {topic.name or "": topic for topic in answer.topics or ()}
         matching = {
             name: None

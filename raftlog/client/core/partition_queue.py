@@ -36,7 +36,7 @@ Settled = list[PendingBatch]
 @final
 @attrs.define(eq=False)
 class PartitionQueue:
-    """See the module. `identity` is the one that the sent batches carry."""
+    """The batches of one partition. `identity` is the one that the sent batches carry."""
 
     place: TopicPartition
     options: ClientOptions
@@ -45,7 +45,7 @@ class PartitionQueue:
     sent: deque[PendingBatch] = attrs.field(factory=deque, init=False)
     identity: Identity | None = attrs.field(default=None, init=False)
     needs_identity_after: Identity | None = attrs.field(default=None, init=False)
-    """This identity's sequence is broken here; only a newer one may be used."""
+    """An identity whose sequence is broken in this partition; only a newer one may be used."""
     next_sequence: int = attrs.field(default=0, init=False)
     proven: bool = attrs.field(default=False, init=False)
     flying: int = attrs.field(default=0, init=False)
@@ -69,7 +69,7 @@ class PartitionQueue:
         size: int,
         now: Instant,
     ) -> tuple[PendingBatch, int]:
-        """Put a record into the batch that gathers; the batch and the record's index in it."""
+        """Put a record into the gathering batch. Return the batch and the record's index in it."""
         unsent = self.unsent
         if not unsent or unsent[-1].encoded or unsent[-1].size + size > self.options.batch_bytes:
             deadline = Instant(now + self.options.delivery_timeout_ns)
@@ -112,7 +112,8 @@ class PartitionQueue:
         return self.options.in_flight_per_partition
 
     def _is_due(self, head: PendingBatch, now: Instant) -> bool:
-        """Full, or hurried; or lingered, when nothing flies that could be waited for."""
+        """Whether a batch may leave: it is full, or `flush` was called, or nothing is in flight and
+        it has lingered."""
         if len(self.unsent) > 1 or self.hurry or head.encoded:
             return True
         if head.size >= self.options.batch_bytes:
@@ -120,7 +121,8 @@ class PartitionQueue:
         return self.flying == 0 and now >= head.opened_at + self.options.linger_ns
 
     def _adopt(self, identity: Identity | None) -> bool:
-        """Whether a new batch may be built; takes up a new identity when no old one is out."""
+        """Whether a new batch may be built. Takes over a new identity when no batch of the old one
+        is out."""
         if not self.options.idempotent:
             return True
         if self.identity is not None and (self.identity == identity or self.sent):
@@ -134,7 +136,7 @@ class PartitionQueue:
         return True
 
     def next_instant(self, now: Instant) -> Instant:
-        """When something may leave or must be given up without any event before."""
+        """When a batch may leave or must be given up, even if no event comes before."""
         wake = self.unsent[0].deadline if self.unsent else NEVER
         first = self._first_unsettled()
         if first is not None:
@@ -155,7 +157,7 @@ class PartitionQueue:
         self.flying -= 1
 
     def acked(self, batch: PendingBatch, base_offset: int, append_time_ms: int) -> Settled:
-        """The broker has it."""
+        """Handle the acknowledgement of a batch."""
         self._landed(batch)
         self.failures = 0
         self.proven = True
@@ -168,7 +170,7 @@ class PartitionQueue:
     def failed(
         self, batch: PendingBatch, error: RaftlogError, *, maybe_written: bool, retry_at: Instant
     ) -> Settled:
-        """The attempt failed and may be repeated."""
+        """Handle an attempt that failed and may be repeated."""
         self._landed(batch)
         batch.last_error = error
         batch.maybe_written = batch.maybe_written or maybe_written
@@ -178,7 +180,8 @@ class PartitionQueue:
         return self._settle()
 
     def refused(self, batch: PendingBatch, error: RaftlogError, *, lost: bool = False) -> Settled:
-        """The broker will never take it. With `lost` it has forgotten what went before."""
+        """Handle a refusal that is final. With `lost` the broker has lost the producer's earlier
+        batches."""
         self._landed(batch)
         settled: Settled = []
         certain = not batch.maybe_written and not lost
@@ -190,15 +193,15 @@ class PartitionQueue:
         return settled + self._settle()
 
     def has_earlier(self, batch: PendingBatch) -> bool:
-        """Whether a batch before this one is without a place in the log, so that a gap before this
-        one is no wonder."""
+        """Whether an earlier batch has no place in the log yet. That explains a gap in the sequence
+        before this one."""
         return self.broken is not None or self._first_unsettled() is not batch
 
     def _first_unsettled(self) -> PendingBatch | None:
         return next((batch for batch in self.sent if not batch.settled), None)
 
     def overdue(self, now: Instant) -> list[PendingBatch]:
-        """Batches past their deadline in requests that may still be taken back."""
+        """The batches past their deadline whose requests may still be taken back."""
         return [
             batch
             for batch in self.sent
@@ -206,7 +209,7 @@ class PartitionQueue:
         ]
 
     def expire(self, now: Instant) -> Settled:
-        """Give up what is past its deadline."""
+        """Give up the batches past their deadline."""
         settled: Settled = []
         for batch in self.sent:
             if batch.deadline > now:
@@ -239,7 +242,7 @@ class PartitionQueue:
         )
 
     def give_up_unsent(self, error: RaftlogError) -> Settled:
-        """Fail what has never left."""
+        """Fail the batches that were never sent."""
         settled = list(self.unsent)
         self.unsent.clear()
         for batch in settled:
@@ -247,7 +250,7 @@ class PartitionQueue:
         return settled
 
     def give_up(self, error: RaftlogError) -> Settled:
-        """Fail everything; of what has left the outcome is unknown."""
+        """Fail all batches. The outcome of those that were sent is unknown."""
         settled = self.give_up_unsent(error)
         for batch in self.sent:
             if not batch.settled:
@@ -265,7 +268,8 @@ class PartitionQueue:
         probe("producer-sequence-broken")
 
     def topic_replaced(self, topic_id: bytes, error: RaftlogError) -> Settled:
-        """Another topic lies under the name: what was sent belonged to the old one."""
+        """Handle a topic that was deleted and created again: sent batches belonged to the old
+        topic."""
         self.topic_id = topic_id
         if not self.sent:
             self.identity = None
@@ -274,7 +278,7 @@ class PartitionQueue:
         return self._settle()
 
     def _settle(self) -> Settled:
-        """Drop what is settled from the front; mend a broken sequence once nothing flies."""
+        """Drop settled batches from the front. Mend a broken sequence once nothing is in flight."""
         settled: Settled = []
         if self.broken is not None and self.flying == 0:
             settled = self._mend()

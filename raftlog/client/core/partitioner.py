@@ -1,5 +1,5 @@
-"""Which partition a record goes to: murmur2 of the key, as Java's client has it; round-robin
-without.
+"""Chooses the partition of a record: murmur2 of the key, as Java's client does; round-robin without
+a key.
 
 The hash is Austin Appleby's MurmurHash2, 32 bits, seed 0x9747b28c, over the key's bytes; the
 partition is (hash & 0x7fffffff) mod count (Kafka, `Utils.murmur2` and `BuiltInPartitioner`).

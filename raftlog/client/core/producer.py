@@ -1,8 +1,8 @@
-"""The producer: which batches leave for which leader, and what their answers mean.
+"""The producer: sends batches to the leaders of their partitions, and handles the answers.
 
-Order within a partition, retries and sequences are `partition_queue`'s; here batches of several
-partitions with one leader share a request, each partition at most once in it (a broker takes one
-batch per partition).
+`partition_queue` does order within a partition, retries and sequences. Here the batches of several
+partitions with the same leader share a request. Each partition has at most one batch in it, because
+a broker takes one batch per partition.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,8 +51,9 @@ _NEVER_WRITTEN: Final = frozenset(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""Retriable answers after which the batch is certainly not in the log. NOT_LEADER is none of them:
-a leader that steps down gives it for entries whose fate it no longer knows."""
+"""Retriable errors after which the batch is certainly not in the log. NOT_LEADER_OR_FOLLOWER is not
+among them: a leader that steps down answers with it for entries whose outcome it no longer
+knows."""
 _LEADER_MOVED: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -80,7 +81,7 @@ Flight = tuple[PartitionQueue, PendingBatch]
 @final
 @attrs.define(eq=False)
 class Producer:
-    """All partitions to which records are sent. Settled batches are put into `settled`."""
+    """All partitions to which records are sent. It adds settled batches to `settled`."""
 
     options: ClientOptions
     cache: MetadataCache
@@ -114,8 +115,8 @@ class Producer:
         partition: int | None,
         timestamp_ms: WallMillis,
     ) -> SentRecord:
-        """Put a record into its partition's batch. `BufferFull` beyond `buffer_bytes`;
-        `WrongValue` for a partition that the topic does not have and a record beyond bounds."""
+        """Put a record into its partition's batch. Raises `BufferFull` beyond `buffer_bytes`, and
+        `WrongValue` for a partition that the topic does not have or a record that is too large."""
         if self.unsettled_bytes >= self.options.buffer_bytes:
             raise BufferFull(
                 f"waiting: {amount(self.unsettled_bytes, 'byte')}",
@@ -157,18 +158,18 @@ class Producer:
         return queue
 
     def flush(self) -> None:
-        """Let everything leave without waiting for company."""
+        """Let all batches leave without waiting for `linger_ns`."""
         for queue in self._active.values():
             queue.hurry = True
 
     def is_sending(self, topic: str) -> bool:
-        """Whether records of this topic are unsettled."""
+        """Whether a topic has unsettled records."""
         return any(place.topic == topic for place in self._active)
 
     # --- turns ------------------------------------------------------------------------------------
 
     def drive(self) -> None:
-        """Send what may leave; give up what is too late."""
+        """Send the batches that may leave; give up those past their deadline."""
         if not self._active:
             return
         if self.keeper.learned != self._learned:
@@ -186,7 +187,7 @@ class Producer:
             pass
 
     def _send_round(self) -> bool:
-        """One batch of every partition that has one to send; whether there was any."""
+        """Send one batch of every partition that has one to send. Return whether there was any."""
         by_node: dict[NodeId, list[Flight]] = {}
         for queue in self._active.values():
             leader = self.cache.leader_of(queue.place)
@@ -202,7 +203,8 @@ class Producer:
         return bool(by_node)
 
     def _send_to(self, node: NodeId, flights: list[Flight]) -> None:
-        """Requests of at most `request_bytes`, or one batch."""
+        """Send batches to a node, in requests of at most `request_bytes`; a larger batch goes
+        alone."""
         group: list[Flight] = []
         size = 0
         for flight in flights:
@@ -274,7 +276,7 @@ class Producer:
         }
 
     def _failed(self, flights: list[Flight], error: RaftlogError) -> None:
-        """The request as a whole."""
+        """Handle a request that failed as a whole."""
         self.keeper.refresh()
         for queue, batch in flights:
             if isinstance(error, ConnectionLost):
@@ -335,8 +337,8 @@ class Producer:
     # --- leaders and identity ---------------------------------------------------------------------
 
     def _look_at_metadata(self) -> None:
-        """After news: a partition that waits for a leader need not wait longer; one whose topic was
-        deleted and created again loses what it had sent."""
+        """Handle new metadata. A partition that waited for a leader goes on. A partition whose
+        topic was deleted and created again loses the batches that it had sent."""
         now = self.turn.now
         for queue in list(self._active.values()):
             view = self.cache.topic(queue.place.topic)
@@ -354,11 +356,12 @@ class Producer:
                 queue.retry_at = now
 
     def _leaders_seen(self, queue: PartitionQueue) -> Sequence[NodeId]:
-        """The nodes that the unacknowledged batches were sent to."""
+        """The nodes to which the unacknowledged batches were sent."""
         return [batch.sent_to for batch in queue.sent if not batch.settled]
 
     def moved_from(self, node: NodeId) -> bool:
-        """Whether a batch flies to `node` although another node is known to lead its partition."""
+        """Whether a batch is in flight to `node` although another node is known to lead its
+        partition."""
         for queue in self._active.values():
             leader = self.cache.leader_of(queue.place)
             if leader is None or leader == node:
@@ -368,7 +371,8 @@ class Producer:
         return False
 
     def _see_to_identity(self) -> None:
-        """Ask for a producer id when none is there, or the one there is broken somewhere."""
+        """Ask for a producer id when there is none, or when its sequence is broken in a
+        partition."""
         if self._identity is not None and any(
             queue.needs_identity_after == self._identity for queue in self._active.values()
         ):
@@ -395,12 +399,14 @@ class Producer:
             self._fail_all(KafkaError(answer.error_code, on="InitProducerId"))
 
     def _fail_all(self, error: RaftlogError) -> None:
-        """No identity can be had: nothing unsent will ever leave."""
+        """Fail all unsent batches: the cluster gives out no producer id, so they can never
+        leave."""
         for queue in list(self._active.values()):
             self._settle(queue, queue.give_up_unsent(error))
 
     def close(self, error: RaftlogError) -> None:
-        """Settle everything: what never left certainly failed, of the rest nothing is known."""
+        """Settle all batches. Those never sent certainly failed; the outcome of the others is
+        unknown."""
         for queue in list(self._active.values()):
             self._settle(queue, queue.give_up(error))
         self._active.clear()

@@ -18,8 +18,8 @@ from raftlog.kafka.versions import ApiKey
 def add_controller(
     node: NodeNumber, directory_id: bytes, timeout_ns: Timeout = ADMIN_TIMEOUT_NS
 ) -> Ask:
-    """Let a broker vote as a controller. The directory id is the one of `describe_quorum`. The
-    answer says that it is decided; the quorum shows when it counts."""
+    """Let a broker vote as a controller. `describe_quorum` shows its directory id. The answer comes
+    when the change is decided; `describe_quorum` shows when it is in force."""
 
     def read(answer: AddRaftVoterResponse) -> None:
         check_code(answer.error_code, f"broker {node}", answer.error_message)
@@ -32,7 +32,8 @@ def add_controller(
 def remove_controller(
     node: NodeNumber, directory_id: bytes, timeout_ns: Timeout = ADMIN_TIMEOUT_NS
 ) -> Ask:
-    """Let a controller be a broker only. Refused where no majority of the others is alive."""
+    """Take the vote from a controller, which stays a broker. Refused when no majority of the other
+    controllers is alive."""
 
     def read(answer: RemoveRaftVoterResponse) -> None:
         check_code(answer.error_code, f"broker {node}", answer.error_message)

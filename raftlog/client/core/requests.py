@@ -1,8 +1,7 @@
-"""One-shot calls under way: routed, retried with backoff, and given up at their deadline.
+"""The one-shot calls under way: each is routed, retried with backoff, and given up at its deadline.
 
-A question that only reads is asked again elsewhere when it is not answered promptly; the first
-answer counts. A call that changes the cluster is sent once more only when it certainly had no
-effect.
+A question that only reads also goes to another broker when it is not answered promptly; the first
+answer counts. A call that changes the cluster is sent again only when it certainly had no effect.
 """
 
 from collections.abc import Callable
@@ -27,28 +26,31 @@ from raftlog.client.core.values import CallId, ClientOptions, Complete, TopicPar
 from raftlog.kafka.error_codes import ErrorCode
 
 _CALLERS_OWN: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What functions that a caller wrote raise where they are wrong. It ends that call, and not the
-turn, which would end the client for all its users."""
+"""The errors that a caller's own `make` or `read` raises when it is wrong. Such an error ends that
+call only. If it ended the turn, it would end the client for all its users."""
 
 
 _REFUSED_BEFORE_WORK: Final = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 )
-"""What a coordinator answers before it looks at a request: that one was certainly not done."""
+"""The errors that a coordinator returns before it looks at a request, which was then certainly not
+done."""
 
 
 @final
 @attrs.define(eq=False)
 class _Call:
-    """A question until it is answered. `attempt` names the request that counts; 0 is none."""
+    """A question that is not answered yet. `attempt` is the number of the request that counts; 0
+    means none."""
 
     call: CallId
     ask: Ask
     since: Instant
     deadline: Instant
     then: Callable[[Any], None] | None = None
-    """Told of the result in the place of `done`: the core itself has asked."""
+    """Set for the core's own calls: it is called with the result, which then is not put into
+    `done`."""
     attempt: int = 0
     attempts: int = 0
     sent_at: Instant = Instant(0)
@@ -57,14 +59,14 @@ class _Call:
     failures: int = 0
     retry_at: Instant = Instant(0)
     unled: bool = False
-    """It waits until its group's coordinator is found, which takes a turn of its own."""
+    """Whether it waits until its group's coordinator is found, which takes another turn."""
     last_error: RaftlogError | None = None
 
 
 @final
 @attrs.define(eq=False)
 class Requests:
-    """All one-shot calls. `done` collects what is complete."""
+    """All one-shot calls. `done` collects the completed ones."""
 
     options: ClientOptions
     cache: MetadataCache
@@ -78,16 +80,16 @@ class Requests:
     _last_own: CallId = attrs.field(default=0, init=False)
 
     def start_own(self, ask: Ask, then: Callable[[Any], None]) -> None:
-        """Begin a call of the core itself. `then` hears its result, or the `RaftlogError`."""
+        """Begin a call of the core itself. `then` is called with its result or a `RaftlogError`."""
         if len(self._calls) >= CLIENT_CALLS_MAX:
             then(LocalMisuse(f"waiting: {amount(len(self._calls), 'call')}"))
             return
-        self._last_own -= 1  # drivers number theirs upwards from 1
+        self._last_own -= 1  # drivers number their calls upwards from 1
         deadline = Instant(self.turn.now + min(ask.timeout_ns, self.options.call_timeout_ns))
         self._calls[self._last_own] = _Call(self._last_own, ask, self.turn.now, deadline, then)
 
     def start(self, call_id: CallId, ask: Ask) -> None:
-        """Begin a call; its result will be in `done`."""
+        """Begin a call, whose result will be in `done`."""
         assert call_id not in self._calls, call_id
         if len(self._calls) >= CLIENT_CALLS_MAX:
             self.done.append(
@@ -99,11 +101,11 @@ class Requests:
         self._calls[call_id] = _Call(call_id, ask, now, deadline)
 
     def cancel(self, call_id: CallId) -> None:
-        """Nobody waits for this call any more."""
+        """Stop a call, whose result no caller waits for any more."""
         self._calls.pop(call_id, None)
 
     def drive(self) -> None:
-        """Send what is due, give up what is overdue."""
+        """Send the calls that are due; give up those that are overdue."""
         now = self.turn.now
         for call in list(self._calls.values()):
             if now >= call.deadline:
@@ -157,7 +159,8 @@ class Requests:
         call.carrier = self.connections.send(target, ask.api_key, body, then, now, lane=lane)
 
     def _without_leader(self, call: _Call) -> None:
-        """Wait for metadata; a topic or partition that stays unknown is an error soon."""
+        """Let a call wait for metadata. It ends in an error if its topic or partition stays
+        unknown."""
         place = call.ask.place
         assert place is not None, call.ask
         view = self.cache.topics.get(place.topic)
@@ -256,14 +259,15 @@ class Requests:
 
 
 def unknown_topic(code: int | None, topic: str) -> KafkaError | None:
-    """The error of a topic that metadata does not know; None when nothing was told yet."""
+    """The error of a topic that metadata does not know; None while no answer has come."""
     if code is None or code == ErrorCode.NONE:
         return None
     return KafkaError(code, on=f"topic {topic}")
 
 
 def unknown_place(view: TopicView | None, place: TopicPartition) -> KafkaError | None:
-    """The same of a partition: its topic may be known, and have fewer."""
+    """The error of a partition that metadata does not know: its topic is unknown or has fewer
+    partitions."""
     if view is None or not view.partitions or place.partition in view.leaders:
         return unknown_topic(view.error if view is not None else None, place.topic)
     return KafkaError(

@@ -1,4 +1,4 @@
-"""What the answers to questions become: plain values, read by `raftlog.client.core.asks`."""
+"""The results of questions: plain values that `raftlog.client.core.asks` reads from answers."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from raftlog.kafka.error_codes import ErrorCode
 
 
 class OffsetAt(NamedTuple):
-    """An offset and its timestamp and leader epoch; the offset is -1 when there is no such one."""
+    """An offset with its timestamp and leader epoch. The offset is -1 when no record matches."""
 
     offset: Offset
     timestamp_ms: WallMillis
@@ -18,7 +18,7 @@ class OffsetAt(NamedTuple):
 
 
 class TopicResult(NamedTuple):
-    """What became of one topic in an administrative call."""
+    """The outcome of an administrative call for one topic."""
 
     name: str
     error_code: int = 0
@@ -35,7 +35,7 @@ class TopicResult(NamedTuple):
 
 
 class PartitionResult(NamedTuple):
-    """What became of one partition in an administrative call."""
+    """The outcome of an administrative call for one partition."""
 
     place: TopicPartition
     error_code: int = 0
@@ -48,7 +48,7 @@ class PartitionResult(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """A setting as DescribeConfigs tells it; `overridden` is not a default."""
+    """A setting from DescribeConfigs. `overridden` means that the value is not a default."""
 
     name: str
     value: str | None
@@ -57,6 +57,6 @@ class ConfigEntry(NamedTuple):
 
 
 def check_code(code: int, on: str, message: str | None = None) -> None:
-    """Raise `KafkaError` for an error code."""
+    """Raise `KafkaError` unless the error code is 0."""
     if code != ErrorCode.NONE:
         raise KafkaError(code, on=on, message=message or None)

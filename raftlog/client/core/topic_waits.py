@@ -1,6 +1,8 @@
-"""Calls that wait until a topic, or a partition of it, is known. It may have been created a moment
-ago, and the broker that is asked need not have heard of it, so an unknown one is waited for, a
-bounded time, and what is asked after that time is believed; an impossible name is refused at once.
+"""Calls that wait until a topic, or a partition of it, is known.
+
+A topic may have been created a moment ago, and the broker that is asked may not have heard of it
+yet. So a call waits for an unknown topic, for a bounded time; an answer that was asked for after
+that time is believed. A name that no topic can have is refused at once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,7 +35,7 @@ class _Wait(NamedTuple):
 @final
 @attrs.define(eq=False)
 class TopicWaits:
-    """See the module. `failed` collects the calls that were given up."""
+    """The waiting calls. `failed` collects those that were given up."""
 
     options: ClientOptions
     cache: MetadataCache
@@ -49,8 +51,8 @@ class TopicWaits:
         partition: int | None = None,
         record: "Produce | None" = None,
     ) -> None:
-        """Wait for a topic, and for a partition of it; `drive` gives the call back once they are
-        known."""
+        """Let a call wait for a topic, and for a partition if one is named. `drive` returns the
+        call once they are known."""
         assert call_id not in self._waits, call_id
         if len(self._waits) >= CLIENT_CALLS_MAX:
             self.failed.append(
@@ -65,7 +67,7 @@ class TopicWaits:
         self._waits[call_id] = _Wait(topic, partition, record, self.turn.now)
 
     def cancel(self, call_id: CallId) -> None:
-        """Nobody waits for this call any more."""
+        """Stop a call, whose result no caller waits for any more."""
         if call_id in self._waits:
             self._end(call_id)
 
@@ -73,7 +75,7 @@ class TopicWaits:
         self.keeper.end_wait(self._waits.pop(call_id).topic)
 
     def drive(self) -> Iterable[tuple[CallId, TopicView, "Produce | None"]]:
-        """The calls whose topic is known now, in the order in which they were made."""
+        """Return the calls whose topic is known now, in the order in which they began."""
         return self._known() if self._waits else ()
 
     def _known(self) -> Iterator[tuple[CallId, TopicView, "Produce | None"]]:
@@ -106,7 +108,7 @@ class TopicWaits:
         return NotDone(f"no metadata in time{last}", on=f"topic {wait.topic}")
 
     def _refusal(self, wait: _Wait) -> KafkaError | None:
-        """Why the topic, or the partition, is not known; None when nothing was told yet."""
+        """The error of an unknown topic or partition; None while no answer has come."""
         known = self.cache.topics.get(wait.topic)
         error = unknown_topic(known.error if known is not None else None, wait.topic)
         if error is not None:
@@ -120,7 +122,7 @@ class TopicWaits:
         )
 
     def next_instant(self, now: Instant) -> Instant:
-        """When `drive` gives up something."""
+        """When `drive` next gives up a call."""
         wake = NEVER
         for wait in self._waits.values():
             for limit in (self.options.topic_wait_ns, self.options.call_timeout_ns):
@@ -129,7 +131,7 @@ class TopicWaits:
         return wake
 
     def close(self, error: RaftlogError) -> None:
-        """Give up all."""
+        """Give up all calls."""
         for call_id in list(self._waits):
             self._end(call_id)
             self.failed.append(Complete(call_id, error))

@@ -1,4 +1,4 @@
-"""What goes into the client's core and what comes out: events, effects, options, results.
+"""The values that go into the client's core and come out of it: events, effects, options, results.
 
 Events and effects are plain tuples. A driver performs effects in order and reports events; it
 decides nothing. Time is given in integer nanoseconds with every call.
@@ -24,7 +24,7 @@ DialId = int
 
 
 class TopicPartition(NamedTuple):
-    """One partition, by name."""
+    """A partition, named by topic and number."""
 
     topic: TopicName
     partition: PartitionIndex
@@ -37,20 +37,20 @@ class TopicPartition(NamedTuple):
 
 
 class Connected(NamedTuple):
-    """The connection that a `Dial` asked for is there."""
+    """An event: the connection that a `Dial` asked for is open."""
 
     dial: DialId
 
 
 class Disconnected(NamedTuple):
-    """The connection is gone, or never came about."""
+    """An event: the connection is gone, or could not be opened."""
 
     dial: DialId
     why: str
 
 
 class Frame(NamedTuple):
-    """One whole answer frame, without its length; its memory is the core's to keep."""
+    """An event: one whole answer frame, without its length. The core may keep its memory."""
 
     dial: DialId
     frame: Buffer
@@ -77,13 +77,13 @@ class Send(NamedTuple):
 
 
 class Hangup(NamedTuple):
-    """Close a connection; nothing more is reported for it."""
+    """Close a connection. The driver then reports nothing more for it."""
 
     dial: DialId
 
 
 class Complete(NamedTuple):
-    """A call is done: its result, or a `RaftlogError`."""
+    """A call is done; `value` is its result or a `RaftlogError`."""
 
     call: CallId
     value: Any
@@ -101,7 +101,8 @@ Effect = Dial | Send | Hangup | Complete | Settled
 @final
 @attrs.define(eq=False)
 class Effects:
-    """What one turn of the core wants done, in order. `wake_at`: call `handle` again by then."""
+    """The actions of one turn of the core, to perform in order. Call `handle` again by
+    `wake_at`."""
 
     actions: list[Effect] = attrs.Factory(list)
     wake_at: Instant = NEVER
@@ -110,7 +111,7 @@ class Effects:
 @final
 @attrs.define(eq=False)
 class Turn:
-    """The instant of the turn that is being taken; the parts of the core share it."""
+    """The instant of the present turn, which all parts of the core share."""
 
     now: Instant = Instant(0)
 
@@ -119,7 +120,8 @@ class Turn:
 
 
 class RecordPosition(NamedTuple):
-    """Where an acknowledged record is. The offset is -1 with acks=0, which acknowledges nothing."""
+    """The place of an acknowledged record in the log. The offset is -1 with acks=0, which
+    acknowledges nothing."""
 
     topic: str
     partition: int
@@ -128,7 +130,7 @@ class RecordPosition(NamedTuple):
 
 
 class ConsumedRecord(NamedTuple):
-    """A record as consumers get it; kafka-python's field names where there are any."""
+    """A record as consumers get it. Field names are kafka-python's where it has them."""
 
     topic: str
     partition: int
@@ -140,7 +142,7 @@ class ConsumedRecord(NamedTuple):
 
     @classmethod
     def of(cls, place: TopicPartition, record: Record) -> "ConsumedRecord":
-        """The record as one of this partition."""
+        """Make a `ConsumedRecord` of a partition from a decoded record."""
         return cls(
             place.topic,
             place.partition,
@@ -156,7 +158,8 @@ class ConsumedRecord(NamedTuple):
 
 ANY_NODE: Final = NodeId(-1)
 RECORD_BYTES_DEFAULT: Final = 32 * MIB - 64 * KIB
-"""What fits, with the request around it, into the default of `socket.request.max.bytes`."""
+"""The default of `record_bytes`: with the request around it, it fits into the default of
+`socket.request.max.bytes`."""
 
 
 @final
@@ -168,42 +171,45 @@ class ClientOptions:
     client_id: str = "raftlog"
     acks: int = -1
     idempotent: bool = True
-    """Each record lies in the log at most once, whatever is retried; needs acks=-1."""
+    """Write each record to the log at most once, even after retries; needs acks=-1."""
     linger_ns: Nanos = millis(0)
-    """How long a record may wait for company; a partition that is busy gathers without waiting."""
+    """How long a record may wait for more records of its batch. While a partition has batches in
+    flight, records gather anyway."""
     batch_bytes: int = 256 * KIB
     request_bytes: int = MIB
     record_bytes: int = RECORD_BYTES_DEFAULT
     """The largest record that is sent. Brokers hang up on a request beyond their
     `socket.request.max.bytes`, so raise both together."""
     buffer_bytes: int = 64 * MIB
-    """Records not yet acknowledged, in all; beyond it `send` is refused until some are."""
+    """The bytes of all records not yet acknowledged. Beyond it `send` is refused until some are
+    acknowledged."""
     in_flight_per_partition: int = 5
-    """Brokers remember five batches of an idempotent producer; more could not be told apart."""
+    """How many batches of a partition may be in flight. At most five: a broker remembers five
+    batches of an idempotent producer, and could not recognise a repeat of an older one."""
     compression: int = 0
     delivery_timeout_ns: Nanos = millis(120_000)
     request_timeout_ns: Nanos = millis(30_000)
     call_timeout_ns: Nanos = millis(30_000)
-    """How long a call may take in all, if it does not ask for less."""
+    """How long a call may take in all, if it has no shorter timeout of its own."""
     connect_timeout_ns: Nanos = millis(10_000)
     retry_backoff_ns: Nanos = millis(20)
     retry_backoff_max_ns: Nanos = millis(1_000)
     metadata_retry_ns: Nanos = millis(50)
-    """How often metadata is asked again while somebody misses a leader or a topic in it."""
+    """The time between metadata requests while a leader or a topic is missing."""
     suspect_ns: Nanos = millis(500)
-    """A broker that owes an answer for longer is not asked what others can answer, and is left
-    when a partition that it was asked about has another leader."""
+    """A broker that has owed an answer for longer gets no requests that others can answer. The
+    client hangs up on it when another broker leads a partition that it was asked about."""
     topic_wait_ns: Nanos = millis(3_000)
-    """How long a topic that does not exist is waited for: it may have been created just now."""
+    """How long a call waits for a topic that does not exist: it may have been created just now."""
     auto_create: bool = False
-    """Let metadata requests create topics that do not exist, as far as the brokers allow it."""
+    """Let metadata requests create topics that do not exist, if the brokers allow it."""
     metadata_max_age_ns: Nanos = millis(300_000)
     fetch_wait_ms: int = 500
     fetch_min_bytes: int = 1
     fetch_bytes: int = 8 * MIB
     fetch_partition_bytes: int = MIB
     buffered_bytes: int = 32 * MIB
-    """Fetched and not yet polled, in all."""
+    """The bytes of all batches that are fetched and not yet polled."""
 
     def __attrs_post_init__(self) -> None:
         check("bootstrap", self.bootstrap, tuple[tuple[str, int], ...])
@@ -227,7 +233,8 @@ _RANGES: Final = {
 
 
 def _option(name: str, default: Any) -> Any:
-    """What an option may be: of its default's type; a number also within its range."""
+    """The rule for an option: it has the type of its default, and a number is also within its
+    range."""
     if type(default) is not int:
         return type(default)
     usual = (1, INT64_MAX // 4) if name.endswith("_ns") else (0, INT32_MAX)
@@ -235,8 +242,8 @@ def _option(name: str, default: Any) -> Any:
 
 
 class Moving(NamedTuple):
-    """A partition on its way to other brokers: all that are concerned, those that are new to it,
-    and those that it leaves."""
+    """A partition that is being moved to other brokers: all its replicas, those being added, and
+    those being removed."""
 
     replicas: tuple[NodeId, ...]
     adding: tuple[NodeId, ...]

@@ -30,7 +30,8 @@ Assignment = dict[str, list[TopicPartition]]
 @final
 @attrs.frozen(kw_only=True)
 class MemberView:
-    """A member as the leader sees it. `owned` is what it held in `generation` (-1: not told)."""
+    """A member as the leader sees it. `owned` are the partitions that it held in `generation` (-1:
+    it did not say)."""
 
     member_id: str
     instance_id: str | None = None
@@ -40,7 +41,7 @@ class MemberView:
 
 
 class Assignor(NamedTuple):
-    """A way to divide, under the name by which members agree on it."""
+    """A way to divide partitions, with the name by which members agree on it."""
 
     name: str
     assign: Callable[[Sequence[MemberView], PartitionCounts], Assignment]
@@ -121,14 +122,15 @@ def assign_cooperative_sticky(members: Sequence[MemberView], counts: PartitionCo
 
 
 class _Claim(NamedTuple):
-    """The members that say, of the newest generation, that they hold a partition."""
+    """The members that claim, in the newest generation of any claim, to hold a partition."""
 
     generation: int
     holders: tuple[str, ...]
 
     @property
     def owner(self) -> str | None:
-        """The holder; None when two say so at once, which neither can be believed in."""
+        """The holder; None when two members claim the partition in the same generation, because
+        then neither claim can be trusted."""
         return self.holders[0] if len(self.holders) == 1 else None
 
 
@@ -136,8 +138,8 @@ _NOBODY: Final = _Claim(-1, ())
 
 
 def _claims(members: Sequence[MemberView]) -> dict[TopicPartition, _Claim]:
-    """An older generation's word does not count: that member missed the rebalance that took the
-    partition away."""
+    """The newest claims for each partition. A claim of an older generation does not count: that
+    member missed the rebalance that took the partition away."""
     found: dict[TopicPartition, _Claim] = {}
     for member in _in_order(members):
         for place in dict.fromkeys(member.owned):
@@ -165,7 +167,7 @@ def _divide(
                 division.give(owner, place)
             else:
                 free.append(place)
-    # A partition that few may have goes first: the others find a place anywhere.
+    # Partitions with few eligible members go first; the others can still be placed anywhere.
     for place in sorted(free, key=lambda each: (len(division.eligible[each.topic]), each)):
         division.give(division.lightest(place.topic), place)
     division.level()
@@ -174,7 +176,8 @@ def _divide(
 
 @final
 class _Division:
-    """Who has what so far, and the moves that make it even."""
+    """A division in the making: the partitions of each member so far, and the moves that make it
+    even."""
 
     def __init__(
         self, members: Sequence[MemberView], subscribers: Mapping[str, Sequence[MemberView]]
@@ -198,7 +201,7 @@ class _Division:
         self._load[member_id] += 1
 
     def lightest(self, topic: str) -> str:
-        """The member with the least, of those that subscribe to the topic."""
+        """The member with the fewest partitions among those that subscribe to the topic."""
         return min(self.eligible[topic], key=self._weight)
 
     def _weight(self, member_id: str) -> tuple[int, int]:

@@ -8,8 +8,8 @@ A driver does this for each poll:
     consumer.take(records_max)                 records, or raises what is wrong
     consumer.poll_end()                        it only keeps the membership alive
 
-with a turn of the core after each. A rebalance only begins within a poll, for then the user has
-done with all records, and goes through these stages:
+with a turn of the core after each. A rebalance begins only within a poll, because the user has then
+finished with all earlier records. It goes through these stages:
 
     IDLE -> COMMITTING   what was processed, bounded in time
          -> REVOKING     eager: the user is told that everything goes, and it goes
@@ -51,15 +51,16 @@ from raftlog.client.core.values import CallId, ClientOptions, Complete, TopicPar
 from raftlog.kafka.error_codes import ErrorCode
 
 _COMMIT_ALL_NS: Final = millis(3_600_000)
-"""An automatic commit also says what has not moved, this often: brokers forget offsets that nobody
-commits for days."""
+"""How often an automatic commit also includes offsets that have not moved. Brokers drop offsets
+that no member commits for days."""
 _COMMIT_WAIT_NS: Final = millis(5_000)
-"""How long a rebalance waits for the commit before it."""
+"""How long a rebalance waits for the commit that precedes it."""
 
 
 @final
 class Change(enum.Enum):
-    """What happened to partitions. LOST: another member may have them already."""
+    """The event that a notice reports about partitions. LOST: another member may have them
+    already."""
 
     ASSIGNED = "assigned"
     REVOKED = "revoked"
@@ -67,7 +68,7 @@ class Change(enum.Enum):
 
 
 class Notice(NamedTuple):
-    """For the user, who may commit or seek before it is done."""
+    """A change that the driver tells the user. The user may commit or seek before `notice_done`."""
 
     change: Change
     partitions: tuple[TopicPartition, ...]
@@ -104,7 +105,7 @@ class GroupConsumer:
     subscribed: SubscribedTopics = attrs.field(init=False)
     done: list[Complete] = attrs.field(factory=list, init=False)
     commit_error: RaftlogError | None = attrs.field(default=None, init=False)
-    """Why the last automatic commit failed; None when it did not. It is tried again."""
+    """The error of the last automatic commit, which is tried again; None when it succeeded."""
     _notices: deque[Notice] = attrs.field(factory=deque, init=False)
     _stage: _Stage = attrs.field(default=_Stage.IDLE, init=False)
     _stage_until: Instant = attrs.field(default=NEVER, init=False)
@@ -118,7 +119,7 @@ class GroupConsumer:
     _arriving: tuple[TopicPartition, ...] = attrs.field(default=(), init=False)
     _leaving: tuple[TopicPartition, ...] = attrs.field(default=(), init=False)
     _before: tuple[tuple[TopicPartition, ...], int] = attrs.field(default=((), -1), init=False)
-    """The last assignment and its generation, which the sticky assignor wants to keep."""
+    """The last assignment and its generation. The sticky assignor tries to keep it."""
     _error: RaftlogError | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -134,7 +135,8 @@ class GroupConsumer:
     # --- what to read -----------------------------------------------------------------------------
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Share these topics with the group. The next polls join it."""
+        """Subscribe to topics, whose partitions are shared with the group. The next polls join
+        it."""
         if self.settings.group_id is None:
             raise LocalMisuse("subscribe needs a group_id", do="give one, or call assign")
         self._must_not_be_assigned()
@@ -142,9 +144,12 @@ class GroupConsumer:
             self.membership.rejoin_wanted = self.membership.phase is not Phase.UNJOINED
 
     def subscribe_pattern(self, pattern: str) -> None:
-        """Share the topics whose names match this regular expression from the first character on,
-        also those that are made later; never internal ones. Metadata is asked for all topics, and
-        again after `metadata_max_age_ns`. The next polls join the group."""
+        """Subscribe to the topics whose names match a regular expression from the first character
+        on.
+
+        Topics that are created later match too; internal ones never do. The client asks for the
+        metadata of all topics, and again after `metadata_max_age_ns`. The next polls join the
+        group."""
         if self.settings.group_id is None:
             raise LocalMisuse("subscribe needs a group_id", do="give one, or call assign")
         self._must_not_be_assigned()
@@ -160,7 +165,8 @@ class GroupConsumer:
             raise LocalMisuse("partitions are assigned by hand", do="call unsubscribe first")
 
     def assign(self, places: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, whoever else reads them; a group only keeps offsets."""
+        """Read exactly these partitions, even if other consumers read them too. The group then only
+        keeps offsets."""
         if self.subscribed.active:
             raise LocalMisuse("topics are subscribed to", do="call unsubscribe first")
         wanted = dict.fromkeys(places)
@@ -192,11 +198,11 @@ class GroupConsumer:
 
     @property
     def notice(self) -> Notice | None:
-        """What the user has to be told next."""
+        """The next change to tell the user; None when there is none."""
         return self._notices[0] if self._notices else None
 
     def notice_done(self) -> None:
-        """The user was told; go on."""
+        """Go on after the user was told of the notice."""
         notice = self._notices.popleft()
         if notice.change is not Change.REVOKED:
             return
@@ -211,12 +217,12 @@ class GroupConsumer:
 
     @property
     def has_ready(self) -> bool:
-        """Whether a waiting poll has something to do."""
+        """Whether a poll that waits has something to do now."""
         return bool(self._notices) or self._error is not None or self.positions.has_ready
 
     def take(self, records_max: int) -> Taken:
-        """Records, at most so many. Raises what is wrong with the group, or with a partition once
-        its records and those of the others are taken."""
+        """Take at most `records_max` records. Raises the error of the group; raises that of a
+        partition once no records are left."""
         if self._error is not None:
             error = self._error
             if not self.membership.fenced:
@@ -229,7 +235,7 @@ class GroupConsumer:
     def commit(
         self, call_id: CallId, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None
     ) -> None:
-        """Commit these offsets, or where each partition stands; completes the call with None."""
+        """Commit these offsets, or the position of each partition. Completes the call with None."""
         wanted = self.positions.consumed() if offsets is None else dict(offsets)
         if self.settings.group_id is None:
             error = LocalMisuse("commit needs a group_id")
@@ -245,7 +251,8 @@ class GroupConsumer:
         identity = self._identity()
         outside = self.subscribed.active and not self.membership.is_member
         if outside and (offsets or self._notices):
-            # What was polled may have been lost meanwhile, which the next poll says.
+            # This consumer is no longer a member. Its partitions may be lost already; the next poll
+            # reports that.
             group = f"group {self.settings.group_id}"
             then(CommitFailed(ErrorCode.UNKNOWN_MEMBER_ID, on=group))
         elif not offsets:
@@ -292,7 +299,7 @@ class GroupConsumer:
     # --- turns ------------------------------------------------------------------------------------
 
     def drive(self) -> None:
-        """Everything that is due."""
+        """Do everything that is due in this turn."""
         if self.subscribed.active:
             self._drive_group()
         self.positions.drive()
@@ -319,8 +326,8 @@ class GroupConsumer:
             return
         self._watch_topics()
         if self._stage is _Stage.JOINING:
-            # First, for what it ends in may be that the member joins again at once, with the id
-            # that it was given; no timer would wake it for that.
+            # This comes first: the broker may only have given the member an id, and then it must
+            # join again at once. No timer would wake it for that.
             self._follow_join()
         if self._notices:
             return
@@ -331,7 +338,8 @@ class GroupConsumer:
             self._go_on_after_commit()
 
     def _watch_polls(self) -> None:
-        """A member that does not poll any more keeps its partitions from the others: it leaves."""
+        """Leave the group when the user no longer polls, so that other members get its
+        partitions."""
         if self._polling or self.membership.phase is Phase.UNJOINED:
             return
         if self.turn.now >= self._polled_at + self.settings.max_poll_interval_ns:
@@ -427,7 +435,7 @@ class GroupConsumer:
     # --- the end ----------------------------------------------------------------------------------
 
     def leave(self, call_id: CallId) -> None:
-        """Leave the group; completes the call when the coordinator knows, or cannot be told."""
+        """Leave the group. Completes the call when the coordinator knows, or cannot be told."""
         if self.subscribed.active and self.membership.identity.member_id:
             self.membership.leave(partial(self._left, call_id))
         else:
@@ -438,11 +446,12 @@ class GroupConsumer:
         self._notices.clear()
 
     def _left(self, call_id: CallId, answer: object) -> None:
-        del answer  # a member that could not say goodbye is removed when its session ends
+        # the coordinator removes a member that it did not hear leave when its session ends
+        del answer
         self.done.append(Complete(call_id, None))
 
     def position(self, place: TopicPartition) -> Offset | None:
-        """The next offset that a poll gives out; None while it is looked for."""
+        """The offset of the next record that a poll gives out; None while it is being looked up."""
         return self.positions.of(place).offset
 
     def next_instant(self, now: Instant) -> Instant:

@@ -1,14 +1,14 @@
-"""The leader of a group says who gets what, and asks for the next division when this one leaves a
-partition without an owner.
+"""The leader's part of a consumer group: divide the partitions, and call for the next rebalance
+when a division leaves a partition without an owner.
 
-The cooperative assignor leaves out what another member still holds. That member gives it up, joins
-again, and so begins the division that hands it over. A static member may die between the two: it
-comes back without a rebalance, and does not know of the partition. Only the leader does, so the
-leader asks too. It asks at once, and then with pauses, should a member claim in each division what
-it was never given.
+The cooperative assignor leaves out a partition that another member still holds. That member gives
+it up and joins again, which begins the rebalance that hands it over. A static member may die
+between these steps: it comes back without a rebalance and does not know of the partition. Only the
+leader knows, so the leader asks for a rebalance too. It asks at once, and later with pauses,
+because a faulty member may claim in every rebalance a partition that it was never given.
 
-A static leader that comes back keeps the assignment of its former self, which it has not seen. If
-that is cooperative, it may have left something out, so the new one asks as well.
+A static leader that comes back after a restart keeps its earlier assignment, which it does not
+know. A cooperative division may have left something out, so the leader then asks as well.
 """
 
 from typing import final
@@ -40,18 +40,18 @@ class Leading:
     unfinished: int = attrs.field(default=0, init=False)
     """How many divisions in a row left a partition without an owner."""
     again_at: Instant = attrs.field(default=NEVER, init=False)
-    """When to ask for the next one."""
+    """When to ask for the next rebalance."""
 
     def divide(self) -> None:
-        """Hand in who gets what, as soon as all topics are known."""
+        """Divide the partitions and hand the division in, as soon as all topics are known."""
         membership = self.membership
         try:
             members = [decode_member(each, membership.protocol) for each in membership.members]
             topics = sorted({topic for each in members for topic in each.topics})
             counts = self.subscribed.counts(topics)
         except RaftlogError as error:
-            # Another member's words, or more topics than a client can follow. The group is stuck
-            # for all of them until that changes, so the user hears of it.
+            # Another member's subscription cannot be read, or there are more topics than a client
+            # can follow. The whole group is stuck until that changes, so the user gets the error.
             membership.error = error
             membership.forget_generation(keep_member_id=True)
             return
@@ -69,7 +69,7 @@ class Leading:
         membership.sync({name: encode_assignment(each) for name, each in divided.items()})
 
     def assigned(self) -> None:
-        """The members hear who got what."""
+        """Handle the end of a rebalance: every member has its assignment."""
         self.again_at = NEVER
         if not self.membership.leads:
             self.unfinished = 0
@@ -79,7 +79,7 @@ class Leading:
             self.again_at = Instant(self.turn.now + pause)
 
     def drive(self) -> None:
-        """Ask for the next division when it is time."""
+        """Ask for the next rebalance when it is time."""
         if self.turn.now < self.again_at:
             return
         self.again_at = NEVER

@@ -5,14 +5,14 @@
 `GroupConsumer` decides when to join and, when this member leads, who gets what. This class asks the
 coordinator, and judges its answers as Kafka's clients do:
 
-* The coordinator moved, loads or cannot be reached: find it, ask again. Nothing is lost.
-* REBALANCE_IN_PROGRESS: join again. What the member has stays its own until it has joined.
-* ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID: the group has gone on. What the member had may belong to
-  another one now (`lost`).
+* The coordinator moved, loads or cannot be reached: find it and ask again. Nothing is lost.
+* REBALANCE_IN_PROGRESS: join again. The member keeps its partitions until it has joined.
+* ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID: the group has rebalanced without this member. Its
+  partitions may belong to another one now (`lost`).
 * FENCED_INSTANCE_ID: another member took the instance id. This one must stop (`fenced`).
 * Anything else is told to the user (`error`), and the next poll begins from the start.
 
-Requests carry a number. An answer to another request than the last counts no more.
+Each request has a number. Only the answer to the last request counts.
 """
 
 import enum
@@ -56,7 +56,7 @@ _COORDINATOR_MOVED: Final = (
 )
 _GENERATION_OVER: Final = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
 _JOIN_GRACE: Final = millis(5_000)
-"""A join may take the whole rebalance timeout, and this for the way."""
+"""The time that a join may take beyond the rebalance timeout, for the network."""
 
 
 @final
@@ -73,7 +73,8 @@ class Phase(enum.Enum):
 @final
 @attrs.define(eq=False)
 class Membership:
-    """See the module. `assignment` is news while `assigned` is set; `error` until it is cleared."""
+    """The membership of one consumer. `assignment` is new while `assigned` is set. `error` stays
+    until the owner clears it."""
 
     options: ClientOptions
     settings: ConsumerOptions
@@ -85,11 +86,11 @@ class Membership:
     identity: Identity = attrs.field(default=NO_MEMBER, init=False)
     protocol: str = attrs.field(default="", init=False)
     members: Sequence[JoinGroupResponseMember] = attrs.field(default=(), init=False)
-    """What the leader has to assign to, while ASSIGNING."""
+    """While ASSIGNING: the members among which this leader divides the partitions."""
     leads: bool = attrs.field(default=False, init=False)
     keeps_assignment: bool = attrs.field(default=False, init=False)
-    """While ASSIGNING: this leader came back, and the assignment of its former self goes on. It
-    only learns what the members subscribe to."""
+    """While ASSIGNING: this static leader came back after a restart, and the group keeps its
+    present assignment. The leader only learns the members' subscriptions."""
     assignment: list[TopicPartition] = attrs.field(factory=list, init=False)
     assigned: bool = attrs.field(default=False, init=False)
     rejoin_wanted: bool = attrs.field(default=False, init=False)
@@ -100,13 +101,13 @@ class Membership:
     _request: int = attrs.field(default=0, init=False)
     """The number of the last request of the join sequence; heartbeats have their own."""
     _asked: NodeId | None = attrs.field(default=None, init=False)
-    """The coordinator that owes the answer to it."""
+    """The coordinator that owes the answer to that request; None when none does."""
     _joined_at: NodeId = attrs.field(default=ANY_NODE, init=False)
     _look_again_at: Instant = attrs.field(default=NEVER, init=False)
     _heartbeat_at: Instant = attrs.field(default=NEVER, init=False)
     _heartbeats: int = attrs.field(default=0, init=False)
     _beating: NodeId | None = attrs.field(default=None, init=False)
-    """The coordinator that owes the answer to a heartbeat."""
+    """The coordinator that owes the answer to a heartbeat; None when none does."""
     _failures: int = attrs.field(default=0, init=False)
 
     @property
@@ -116,7 +117,7 @@ class Membership:
 
     @property
     def is_member(self) -> bool:
-        """Whether commits of this member can be taken."""
+        """Whether the coordinator would accept a commit of this member."""
         return self.identity.generation >= 0
 
     @property
@@ -132,13 +133,14 @@ class Membership:
     # --- joining ----------------------------------------------------------------------------------
 
     def join(self, protocols: Sequence[tuple[str, bytes]]) -> None:
-        """Ask to be let in, or to stay; for the generation that begins."""
+        """Ask the coordinator to take this member into the generation that begins."""
         node = self._coordinator()
         if node is None:
             return
         self.rejoin_wanted = False
         self.phase = Phase.JOINING
-        # A heartbeat that is under way would tell of the rebalance that this join answers.
+        # The answer to a heartbeat under way would only report the rebalance that this join
+        # answers. It no longer counts.
         self._beating = None
         self._heartbeats += 1
         body = JoinGroupRequest(
@@ -154,7 +156,8 @@ class Membership:
         self._send(node, ApiKey.JOIN_GROUP, body, self._joined, timeout)
 
     def sync(self, assignments: Mapping[str, bytes]) -> None:
-        """Hand in what each member gets; of a member that does not lead: nothing."""
+        """Send SyncGroup with the partitions of each member. A member that does not lead sends
+        none."""
         self.phase = Phase.SYNCING
         body = SyncGroupRequest(
             group_id=self.group,
@@ -166,8 +169,8 @@ class Membership:
             assignments=tuple(SyncGroupRequestAssignment(*each) for each in assignments.items()),
         )
         timeout = Nanos(self.settings.max_poll_interval_ns + _JOIN_GRACE)
-        # Asked of the broker that answered the join, also while another request looks for the
-        # coordinator: only that one, and who took over from it, knows of this generation.
+        # This goes to the broker that answered the join, even while another request looks for the
+        # coordinator. Only that broker, or its successor, knows this generation.
         self._send(self._joined_at, ApiKey.SYNC_GROUP, body, self._synced, timeout)
 
     def _coordinator(self) -> NodeId | None:
@@ -203,7 +206,7 @@ class Membership:
             self.coordinators.forget(self.group, node)
             self._again()
         elif isinstance(answer, RaftlogError):
-            self._fail(answer)  # a broker that does not serve groups
+            self._fail(answer)  # the broker does not serve groups
         elif answer.error_code == ErrorCode.NONE:
             self._failures = 0
             then(answer)
@@ -211,11 +214,13 @@ class Membership:
             self._refused(node, answer)
 
     def _refused(self, node: NodeId, answer: JoinGroupResponse | SyncGroupResponse) -> None:
-        """The phase goes back to UNJOINED: the next join begins a new sequence."""
+        """Handle a refused join or sync. The phase goes back to UNJOINED; the next join begins a
+        new sequence."""
         code = answer.error_code
         self.phase = Phase.UNJOINED
         if code == ErrorCode.MEMBER_ID_REQUIRED and isinstance(answer, JoinGroupResponse):
-            # Not a failure: the broker wants to know the member before it counts it.
+            # MEMBER_ID_REQUIRED is no failure: the broker gives a new member its id first and
+            # expects a second join with it.
             self.identity = Identity(-1, answer.member_id, self.settings.group_instance_id)
         elif code in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
             self._again()
@@ -226,7 +231,8 @@ class Membership:
             self.judge(code)
 
     def judge(self, code: int) -> None:
-        """Take in a refusal that concerns the membership, of any request of this member."""
+        """Handle an error code about the membership, in the answer to any request of this
+        member."""
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             self.rejoin_wanted = self.rejoin_wanted or self.phase is Phase.STABLE
         elif code in _GENERATION_OVER:
@@ -247,7 +253,7 @@ class Membership:
         return KafkaError(code, on=f"group {self.group}", do=do)
 
     def _fail(self, error: RaftlogError) -> None:
-        """The user is told; the partitions stay this member's until the coordinator says
+        """Keep an error for the user. The member keeps its partitions until the coordinator says
         otherwise."""
         self.error = error
         if self.phase is not Phase.STABLE:
@@ -262,7 +268,8 @@ class Membership:
         self.retry_at = Instant(self.turn.now + pause)
 
     def forget_generation(self, *, keep_member_id: bool = False) -> None:
-        """The group has gone on without this member, or it has left."""
+        """Forget the generation: the group has rebalanced without this member, or the member has
+        left."""
         self.lost = self.lost or self.is_member
         member_id = self.identity.member_id if keep_member_id else ""
         self.identity = Identity(-1, member_id, self.settings.group_instance_id)
@@ -310,18 +317,19 @@ class Membership:
         self._heartbeat_at = Instant(self.turn.now + self.settings.heartbeat_interval_ns)
 
     def drive(self) -> None:
-        """Send a heartbeat that is due; leave a coordinator that is silent and is none any more."""
+        """Send a heartbeat that is due. Drop a silent coordinator when another broker is the
+        coordinator now."""
         now = self.turn.now
         if self._asked is not None or self._beating is not None:
             self._watch_silence()
         if self.phase not in (Phase.STABLE, Phase.ASSIGNING):
-            return  # a member whose join or sync the coordinator holds is alive to it
+            return  # the coordinator counts a member as alive while it holds its join or sync
         if self._beating is None and now >= self._heartbeat_at:
             self._beat()
 
     def _watch_silence(self) -> None:
-        """A rebalance may take long, and a paused broker is silent too: the others know which of
-        the two it is. They are asked while an answer is owed."""
+        """Look the coordinator up again while it owes an answer. It may be silent because a
+        rebalance takes long, or because the broker is paused; the other brokers know which."""
         if self.turn.now >= self._look_again_at:
             self._look_again_at = Instant(self.turn.now + 4 * self.options.suspect_ns)
             self.coordinators.look_again(self.group)
@@ -387,8 +395,8 @@ class Membership:
     # --- leaving ----------------------------------------------------------------------------------
 
     def leave(self, then: Callable[[Any], None]) -> None:
-        """Tell the coordinator that this member is gone; `then` is called once, with its answer or
-        an error. Static members say nothing: they may come back."""
+        """Tell the coordinator that this member leaves. `then` is called once, with the answer or
+        an error. A static member sends nothing, because it may come back."""
         identity, found = self.identity, self.coordinators.node_of(self.group)
         self.forget_generation()
         static = self.settings.group_instance_id is not None

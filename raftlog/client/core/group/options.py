@@ -20,24 +20,26 @@ class ConsumerOptions:
     """How a consumer behaves. Names and defaults are Kafka's."""
 
     group_id: str | None = None
-    """Without one nothing is committed, and partitions are assigned by hand."""
+    """The group to join. Without one nothing is committed, and partitions are assigned by hand."""
     group_instance_id: str | None = None
-    """A static member: it keeps its partitions when it is back before its session ends."""
+    """The name of a static member. Such a member keeps its partitions if it comes back before its
+    session ends."""
     partition_assignment_strategy: tuple[str, ...] = ("range", "cooperative-sticky")
-    """By preference. The group takes the first that all members know. Rebalances stop everybody
-    ("eager") unless "cooperative-sticky" stands alone."""
+    """The assignors, the preferred one first. The group takes the first that all members know. A
+    rebalance stops all members ("eager") unless "cooperative-sticky" is the only one."""
     auto_offset_reset: str = "latest"
-    """Where to begin without a committed offset, or when it is not there any more: "earliest",
-    "latest", or "none" for an error."""
+    """Where to begin when there is no committed offset or its record is gone: "earliest", "latest",
+    or "none" to raise an error."""
     enable_auto_commit: bool = True
-    """Commit what earlier polls gave out, with a poll, when a rebalance begins, and at the end."""
+    """Commit the records of earlier polls automatically: during a poll, when a rebalance begins,
+    and at `close`."""
     auto_commit_interval_ms: int = 5_000
     session_timeout_ms: int = 45_000
-    """A member from which the coordinator hears nothing for so long is dead."""
+    """The coordinator removes a member that it has not heard from for so long, in milliseconds."""
     heartbeat_interval_ms: int = 3_000
     max_poll_interval_ms: int = 300_000
-    """A member that does not poll for so long leaves the group. Others wait so long for it when the
-    group rebalances."""
+    """A member that has not polled for so long, in milliseconds, leaves the group. In a rebalance
+    the other members wait for it at most this long."""
     max_poll_records: int = 500
 
     def __attrs_post_init__(self) -> None:
@@ -73,8 +75,8 @@ class ConsumerOptions:
 
     @property
     def cooperative(self) -> bool:
-        """Whether a rebalance leaves members what they keep: all of the assignors must be able
-        to."""
+        """Whether members keep reading during a rebalance. All assignors must be cooperative for
+        that."""
         return all(each.cooperative for each in self.assignors)
 
     @property

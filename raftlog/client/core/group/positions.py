@@ -1,11 +1,11 @@
-"""Where a consumer stands in each of its partitions: found out, moved, given out, committed.
+"""The position of a consumer in each of its partitions: looked up, moved, given out, committed.
 
-    offset      the next record that `take` gives out; None while it is looked for
+offset      the next record that `take` gives out; None while it is looked up
     processed   what the user has done with: given out before the poll that runs now began
     committed   what the coordinator last took
 
-A partition begins at the committed offset, else where `auto_offset_reset` says. It is fetched from
-then on, unless it is paused: then nothing of it is kept in memory.
+A partition begins at the committed offset, or else where `auto_offset_reset` says. From then on it
+is fetched, except while it is paused: then none of its records are kept in memory.
 """
 
 from collections import deque
@@ -34,16 +34,16 @@ from raftlog.kafka.error_codes import ErrorCode
 Taken = dict[TopicPartition, list[ConsumedRecord]]
 _RESET_TO: Final = {"earliest": EARLIEST, "latest": LATEST}
 _BEGIN_AGAIN: Final = (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_ID)
-"""The offset is not there any more, or the topic is another one under the same name: what
-`auto_offset_reset` is for."""
+"""The errors after which `auto_offset_reset` chooses the offset: its record is gone, or another
+topic has the same name now."""
 _PIECE_BYTES: Final = 1 << 20
 
 
 @final
 @attrs.define(eq=False)
 class _Position:
-    """One partition. `moves` counts seeks, and the end of it: answers to older questions count no
-    more."""
+    """The position in one partition. `moves` counts seeks and the end of the assignment: answers to
+    questions asked before the last one no longer count."""
 
     place: TopicPartition
     offset: Offset | None = None
@@ -54,14 +54,15 @@ class _Position:
     moves: int = 0
     asked: bool = False
     reset_to: int | None = None
-    """The special timestamp at which to begin; None while the committed offset is asked for."""
+    """The special timestamp (EARLIEST, LATEST) at which to begin; None while the committed offset
+    is looked up."""
     failures: int = 0
     retry_at: Instant = Instant(0)
     trouble: RaftlogError | None = None
-    """Why it cannot be read on; it waits for a seek."""
+    """Why the partition cannot be read any further until a seek; None when it can."""
 
     def here(self) -> OffsetAndMetadata | None:
-        """What a commit of the present offset says."""
+        """The present position, as a commit sends it."""
         if self.offset is None:
             return None
         return OffsetAndMetadata(self.offset, "", self.epoch)
@@ -92,7 +93,8 @@ class Positions:
     entropy: Entropy
     turn: Turn
     error: RaftlogError | None = attrs.field(default=None, init=False)
-    """Of a question about offsets, for the next poll; it is asked again meanwhile."""
+    """The error of a question about offsets. The next poll raises it; meanwhile the question is
+    repeated."""
     _positions: dict[TopicPartition, _Position] = attrs.field(factory=dict, init=False)
     _pieces: deque[_Piece] = attrs.field(factory=deque, init=False)
 
@@ -103,22 +105,23 @@ class Positions:
         return sorted(self._positions)
 
     def begin(self, places: Iterable[TopicPartition]) -> None:
-        """These are assigned from now on, besides those that are already."""
+        """Add partitions to the assignment."""
         for place in places:
             if place not in self._positions:
                 self._positions[place] = _Position(place)
 
     def drop(self, places: Iterable[TopicPartition]) -> None:
-        """These are assigned no longer."""
+        """Remove partitions from the assignment."""
         for place in places:
             self._stop_reading(place)
             position = self._positions.pop(place, None)
             if position is not None:
-                # An answer that is under way would begin to read what is not ours any more.
+                # An answer still under way would start reading a partition that is no longer
+                # assigned.
                 position.moves += 1
 
     def of(self, place: TopicPartition) -> _Position:
-        """The position; `LocalMisuse` for a partition that is not assigned."""
+        """The position in a partition; `LocalMisuse` for a partition that is not assigned."""
         position = self._positions.get(place)
         if position is None:
             raise LocalMisuse(
@@ -134,7 +137,7 @@ class Positions:
         self._arrive(position, offset)
 
     def seek_to(self, places: Iterable[TopicPartition], timestamp_ms: int) -> None:
-        """Go on from EARLIEST or LATEST, found out now."""
+        """Read on from EARLIEST or LATEST, whose offsets are looked up now."""
         for position in [self.of(place) for place in places]:
             self._move(position)
             position.reset_to = timestamp_ms
@@ -153,14 +156,14 @@ class Positions:
             self._stop_reading(position.place)
 
     def resume(self, places: Iterable[TopicPartition]) -> None:
-        """Read on where `pause` has stopped."""
+        """Give out records of these again, from where `pause` stopped."""
         for position in [self.of(place) for place in places]:
             if position.paused:
                 position.paused = False
                 self._read_on(position)
 
     def paused(self) -> list[TopicPartition]:
-        """What is paused, in order."""
+        """The paused partitions, sorted."""
         return sorted(place for place, each in self._positions.items() if each.paused)
 
     def _stop_reading(self, place: TopicPartition) -> None:
@@ -179,7 +182,7 @@ class Positions:
     # --- where to begin ---------------------------------------------------------------------------
 
     def drive(self) -> None:
-        """Ask for the offsets that are not known."""
+        """Look up the offsets that are not known."""
         now = self.turn.now
         unknown = [
             each
@@ -224,7 +227,7 @@ class Positions:
                 self._arrive(position, Offset(found.offset))
 
     def _reset(self, position: _Position, why: RaftlogError | None) -> None:
-        """Begin where the user said that one shall begin without an offset."""
+        """Begin where `auto_offset_reset` says."""
         policy = self.settings.auto_offset_reset
         if policy in _RESET_TO:
             position.reset_to = _RESET_TO[policy]
@@ -267,8 +270,8 @@ class Positions:
         return bool(self._pieces) or self.fetcher.has_ready or self.error is not None
 
     def take(self, records_max: int) -> Taken:
-        """What was read ahead, in order within each partition. Raises what a partition is in
-        trouble with, when no records are left."""
+        """Take records that were read ahead, in order within each partition. When none are left,
+        raise the error of a partition that cannot be read."""
         taken: Taken = {}
         left = records_max
         while left > 0:
@@ -299,12 +302,12 @@ class Positions:
                 position.trouble = piece.error
                 self._stop_reading(position.place)
             else:
-                # Control records and what a transaction took back lie before it, too.
+                # This also skips control records and the records of aborted transactions before it.
                 position.offset = piece.next_offset
         return len(records)
 
     def _refill(self) -> bool:
-        """Decode what the fetcher has; whether there is anything to take."""
+        """Decode the next batches of the fetcher. Return whether there is anything to take."""
         for read in self.fetcher.poll(_PIECE_BYTES):
             position = self._positions.get(read.place)
             if position is None or position.paused:
@@ -316,7 +319,8 @@ class Positions:
         return bool(self._pieces)
 
     def _in_trouble(self, position: _Position, trouble: Trouble) -> None:
-        """Of a partition whose earlier records have all been taken, or wait before it."""
+        """Handle a trouble of the fetcher. Earlier records of the partition are taken already or
+        wait ahead of it."""
         error = trouble.error
         if isinstance(error, KafkaError) and error.code in _BEGIN_AGAIN:
             self._move(position)
@@ -328,17 +332,18 @@ class Positions:
     # --- commits ----------------------------------------------------------------------------------
 
     def mark_processed(self) -> None:
-        """A poll begins: the user has done with what earlier ones gave out."""
+        """Note that a poll begins: the user has finished with the records of earlier polls."""
         for position in self._positions.values():
             position.processed = position.here()
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Where each partition stands, for a commit by the user."""
+        """The position in each partition, for a commit by the user."""
         found = ((place, each.here()) for place, each in self._positions.items())
         return {place: here for place, here in found if here is not None}
 
     def processed(self, *, all_again: bool) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What an automatic commit says: what moved since the last one, or everything."""
+        """The offsets for an automatic commit: those that moved since the last one, or with
+        `all_again` all."""
         return {
             place: each.processed
             for place, each in self._positions.items()
@@ -346,7 +351,7 @@ class Positions:
         }
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """The coordinator took these."""
+        """Note the offsets that the coordinator has committed."""
         for place, each in offsets.items():
             position = self._positions.get(place)
             if position is not None:
@@ -363,7 +368,7 @@ class Positions:
 
 
 def _decoded(position: _Position, read: FetchedBatches) -> _Piece:
-    """The records of a piece, as far as they can be read."""
+    """The records of a fetched piece, as far as they can be read."""
     records: list[ConsumedRecord] = []
     error: RaftlogError | None = None
     try:

@@ -1,10 +1,10 @@
-"""What members tell each other through the coordinator, which does not look inside: Kafka's
-consumer protocol. We write subscriptions of version 2, which carry the generation, and assignments
-of version 0, and read all.
+"""Kafka's consumer protocol: the messages that members send each other through the coordinator,
+which does not read them. raftlog writes subscriptions of version 2, which carry the generation, and
+assignments of version 0. It reads all versions.
 
-Kafka's sticky assignors put more into the user data of a subscription. "sticky": what the member
-had and of which generation, for it holds nothing any more when it joins. "cooperative-sticky": its
-generation alone, for older readers.
+Kafka's sticky assignors put more into the user data of a subscription. "sticky" adds the partitions
+that the member had and their generation, because it holds none any more when it joins.
+"cooperative-sticky" adds only the generation, for older readers.
 """
 
 import struct
@@ -45,7 +45,7 @@ def by_topic(places: Iterable[TopicPartition]) -> list[tuple[str, tuple[int, ...
 def encode_subscription(
     assignor: str, topics: Sequence[str], owned: Sequence[TopicPartition], generation: int
 ) -> bytes:
-    """What a member says of itself when it joins."""
+    """Encode the subscription that a member sends when it joins."""
     user_data: bytes | None = None
     if assignor == "sticky":
         user_data, owned = _encode_sticky(owned, generation), ()
@@ -61,8 +61,8 @@ def encode_subscription(
 
 
 def decode_member(member: JoinGroupResponseMember, assignor: str) -> MemberView:
-    """A member as the leader gets it. `ProtocolError` names the member whose words make no
-    sense."""
+    """Decode a member's subscription, for the leader. `ProtocolError` names a member whose bytes do
+    not parse."""
     try:
         version, body = decode_embedded(
             "ConsumerProtocolSubscription", member.metadata, newer_as_newest=True
@@ -100,7 +100,8 @@ def _encode_sticky(owned: Sequence[TopicPartition], generation: int) -> bytes:
 
 
 def _decode_sticky(data: Buffer) -> tuple[tuple[TopicPartition, ...], int]:
-    """Nothing owned where it does not parse, as Kafka's assignor takes it: it only costs moves."""
+    """Decode the user data of a "sticky" member. Data that do not parse count as nothing owned, as
+    in Kafka's assignor: that only costs moves."""
     view, at = bytes(data), _INT.size
     owned: list[TopicPartition] = []
     try:
@@ -109,11 +110,12 @@ def _decode_sticky(data: Buffer) -> tuple[tuple[TopicPartition, ...], int]:
             topic = view[at + 2 : at + 2 + size].decode()
             count = _INT.unpack_from(view, at + 2 + size)[0]
             at += 2 + size + _INT.size
-            # The format asks for as many bytes as the count says, so a wrong count ends here.
+            # unpack_from needs all the bytes that the count announces, so a wrong count raises
+            # struct.error here.
             partitions = struct.unpack_from(f">{count}i", view, at)
             owned.extend(TopicPartition(topic, partition) for partition in partitions)
             at += count * _INT.size
-        # The first version ends here, and tells no generation.
+        # The first version of the data ends here and has no generation.
         generation = _INT.unpack_from(view, at)[0] if at < len(view) else -1
     except (struct.error, UnicodeDecodeError):
         return (), -1
@@ -131,7 +133,7 @@ def _decode_generation(data: Buffer) -> int:
 
 
 def encode_assignment(places: Iterable[TopicPartition]) -> bytes:
-    """What the leader gives to one member."""
+    """Encode the partitions that the leader gives to one member."""
     body = ConsumerProtocolAssignment(
         tuple(TopicPartitionAssignment(*each) for each in by_topic(places))
     )
@@ -139,8 +141,9 @@ def encode_assignment(places: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: Buffer) -> list[TopicPartition]:
-    """What the leader gave to this member, in order. A coordinator gives no bytes at all to a
-    member that the leader forgot. `ProtocolError` when it does not parse."""
+    """Decode the partitions that the leader gave to this member, sorted. A coordinator sends no
+    bytes at all to a member that the leader left out. `ProtocolError` when the bytes do not
+    parse."""
     if not len(data):
         return []
     _, body = decode_embedded("ConsumerProtocolAssignment", data, newer_as_newest=True)

@@ -1,9 +1,9 @@
 """The topics that a consumer subscribes to, and how many partitions those of the group have.
 
-A pattern stands for the topics that match it: new ones as soon as metadata tells of them.
+A pattern stands for the topics that match it. New topics are added as soon as metadata lists them.
 
-The member that leads divides the topics of all members. It looks at metadata for changes, and calls
-for a rebalance when one has more partitions, is new, or is gone for good.
+The leader of the group divides the topics of all members. It watches metadata, and calls for a
+rebalance when a topic has more partitions, is new, or is gone for good.
 """
 
 import re
@@ -32,31 +32,32 @@ class SubscribedTopics:
     keeper: MetadataKeeper
     turn: Turn
     topics: tuple[str, ...] = attrs.field(default=(), init=False)
-    """Those named, or those that match the pattern now."""
+    """The named topics, or those that match the pattern now."""
     pattern: re.Pattern[str] | None = attrs.field(default=None, init=False)
     _absent_since: dict[str, Instant] = attrs.field(factory=dict, init=False)
-    """Topics that matched and that the last answer lacks, and when that began."""
+    """Topics that matched before and are missing in the last answer -> since when."""
     _matched: int = attrs.field(default=0, init=False)
     _counts: dict[str, int] = attrs.field(factory=dict, init=False)
-    """What the last division was made from."""
+    """Topic -> partition count, as used by the last division."""
     _unknown_since: dict[str, Instant] = attrs.field(factory=dict, init=False)
-    """Topics that a broker does not know, and when metadata first said so."""
+    """Topics that a broker does not know -> when metadata first said so."""
     _looked: int = attrs.field(default=-1, init=False)
     _refused_at: int = attrs.field(default=-1, init=False)
     _refresh_at: Instant = attrs.field(default=NEVER, init=False)
 
     @property
     def active(self) -> bool:
-        """Whether anything is subscribed to; no topic may match the pattern yet."""
+        """Whether there is a subscription. Its pattern may match no topic yet."""
         return bool(self.topics) or self.pattern is not None
 
     @property
     def known(self) -> bool:
-        """Whether it is known which topics these are."""
+        """Whether the subscribed topics are known, which a pattern's are after the first
+        metadata."""
         return self.pattern is None or self._matched > 0
 
     def set(self, topics: Sequence[str]) -> bool:
-        """Subscribe to exactly these; whether that is a change."""
+        """Subscribe to exactly these topics. Return whether that is a change."""
         wanted = tuple(sorted(set(topics)))
         for topic in wanted:
             self.keeper.follow(topic)
@@ -70,14 +71,15 @@ class SubscribedTopics:
         return changed
 
     def set_pattern(self, pattern: re.Pattern[str]) -> None:
-        """Subscribe to the topics that match, whenever there are some."""
+        """Subscribe to the topics that match a pattern, now or later."""
         self.pattern, self._matched, self._absent_since = pattern, 0, {}
         self.keeper.follow_pattern(pattern)
 
     def match_again(self) -> bool:
-        """Take in which topics match by today's metadata; whether others than before. One that is
-        told of no more may only be unknown to the broker that was asked: it stays for a while.
-        `LocalMisuse` when there are more than a client can follow."""
+        """Match the pattern against the present metadata. Return whether the topics changed.
+
+        A topic that is missing now may only be unknown to the broker that was asked, so it stays
+        for a while. `LocalMisuse` when more topics match than a client can follow."""
         keeper = self.keeper
         if self.pattern is None or self._matched == keeper.matched:
             return False
@@ -106,7 +108,8 @@ class SubscribedTopics:
         return changed
 
     def refused(self) -> KafkaError | None:
-        """Why a topic may not be read, once for each answer of metadata."""
+        """The error of a topic that this client may not read, once for each metadata answer; None
+        without one."""
         if self._refused_at == self.keeper.learned:
             return None
         self._refused_at = self.keeper.learned
@@ -117,8 +120,8 @@ class SubscribedTopics:
         return None
 
     def counts(self, topics: Sequence[str]) -> dict[str, int] | None:
-        """How many partitions each has; None while metadata has not told of all. `LocalMisuse` when
-        there are more topics than a client can follow."""
+        """The partition count of each topic; None while metadata has not described all of them.
+        `LocalMisuse` when there are more topics than a client can follow."""
         for topic in topics:
             self.keeper.follow(topic)
         if any(topic not in self.cache.topics for topic in topics):
@@ -128,14 +131,15 @@ class SubscribedTopics:
         return {topic: self._count(topic) for topic in topics}
 
     def remember(self, counts: Mapping[str, int]) -> None:
-        """These counts were divided."""
+        """Keep the counts that a division was made from."""
         self._counts = dict(counts)
         self._looked = self.keeper.learned
 
     def changed(self) -> bool:
-        """Whether a division by today's metadata would be another one."""
+        """Whether the present metadata would lead to another division than the last one."""
         if any(count == 0 for count in self._counts.values()) or self._absent_since:
-            # It is waited for, so a usual refresh of metadata would be minutes late.
+            # The subscription waits for this topic. The regular refresh of metadata would be
+            # minutes late.
             age = self.options.retry_backoff_max_ns
             self._refresh_at = self.keeper.refresh_if_older(age, self.turn.now)
         else:
@@ -155,8 +159,8 @@ class SubscribedTopics:
                 self._unknown_since.setdefault(topic, self.keeper.current_as_of)
 
     def _count(self, topic: str) -> int:
-        """A topic that one broker does not know may be younger than what that broker has heard. It
-        counts as gone when that lasts."""
+        """The partition count of a topic. One that a broker does not know may be newer than that
+        broker's metadata; it counts as gone (0) only when that lasts."""
         since = self._unknown_since.get(topic)
         if since is not None and self.keeper.current_as_of >= since + self.options.topic_wait_ns:
             return 0
@@ -164,5 +168,5 @@ class SubscribedTopics:
         return view.count if view is not None else 0
 
     def next_instant(self, now: Instant) -> Instant:
-        """When `changed` wants to be asked again."""
+        """When to call `changed` again."""
         return self._refresh_at if self._refresh_at > now else NEVER
