@@ -1,6 +1,6 @@
 """What the handlers of requests get: the turn, and the parts of the broker that clients reach."""
 
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import attrs
 
@@ -14,15 +14,14 @@ from raftlog.broker.replicas.directory_moves import DirectoryMoves
 from raftlog.broker.replicas.scrubbing import Scrubber
 from raftlog.broker.turn import Turn
 
+Kept = TypeVar("Kept")
+
 
 @final
 @attrs.define(eq=False, kw_only=True)
 class Context(Turn):
     """See the module. The broker makes it first, as the turn of all its parts, and then fills in
     the parts that handlers use."""
-
-    handler_state: dict[str, Any] = attrs.Factory(dict)
-    """What a handler keeps between requests, by the name of its module."""
 
     ledger: Ledger = attrs.field(init=False)
     answers: TurnAnswers = attrs.field(init=False)
@@ -32,3 +31,13 @@ class Context(Turn):
     groups: GroupCoordinators = attrs.field(init=False)
     moves: DirectoryMoves = attrs.field(init=False)
     scrubber: Scrubber = attrs.field(init=False)
+
+    _kept: dict[type[Any], Any] = attrs.Factory(dict)
+
+    def kept(self, kind: type[Kept]) -> Kept:
+        """The one object of this class that a handler keeps from request to request. The first call
+        makes it."""
+        found: Kept | None = self._kept.get(kind)
+        if found is None:
+            found = self._kept[kind] = kind()
+        return found

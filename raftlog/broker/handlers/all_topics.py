@@ -6,15 +6,13 @@ are shared by all connections that they wait on.
 """
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, final
+from typing import NamedTuple, final
 
 import attrs
 
 from raftlog.base.limits import ENCODED_METADATA_MAX
 from raftlog.broker.context import Context
 from raftlog.kafka.codec import EncodedAnswer
-
-_STATE: Final = "all_topics"
 
 
 class Question(NamedTuple):
@@ -28,7 +26,7 @@ class Question(NamedTuple):
 
 @final
 @attrs.define(eq=False)
-class _Kept:
+class KeptAnswers:
     """Answers as of one `Context.routes`; a change of the cluster ends them all."""
 
     routes: int = -1
@@ -39,9 +37,7 @@ def kept_answer(
     context: Context, question: Question, encode: Callable[[], EncodedAnswer]
 ) -> EncodedAnswer:
     """The answer, made by `encode` when it is not there or not true any more."""
-    kept: _Kept | None = context.handler_state.get(_STATE)
-    if kept is None:
-        kept = context.handler_state[_STATE] = _Kept()
+    kept = context.kept(KeptAnswers)
     if kept.routes != context.routes:
         kept.routes, kept.answers = context.routes, {}
     found = kept.answers.get(question)

@@ -8,7 +8,7 @@ replicas. What was asked for and is not here is left out, as in Kafka.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, final
+from typing import final
 
 import attrs
 
@@ -29,8 +29,6 @@ from raftlog.kafka.messages.describe_log_dirs import (
 from raftlog.partition.replica import PartitionReplica
 from raftlog.storage.directories.space import Space, look_at_spaces
 
-_STATE: Final = "describe_log_dirs"
-
 
 @final
 @attrs.define(eq=False)
@@ -42,9 +40,7 @@ class _Waiting:
 
 def handle(context: Context, request: KafkaRequest) -> None:
     """See the module."""
-    waiting: _Waiting | None = context.handler_state.get(_STATE)
-    if waiting is None:
-        waiting = context.handler_state[_STATE] = _Waiting()
+    waiting = context.kept(_Waiting)
     waiting.requests.append(request)
     if len(waiting.requests) == 1:
         prefixes = tuple(each.prefix for each in context.log_directories.all if each.known)

@@ -6,6 +6,7 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients hand on at once: a retriabl
 them ask again until their own timeout.
 """
 
+from functools import partial
 from typing import Final, final
 
 import attrs
@@ -24,7 +25,6 @@ from raftlog.metadata.requests import SubmitCommand
 
 BLOCK_IDS: Final = 1_000
 """As Kafka's: a broker that starts a thousand producers asks the controller once."""
-_STATE: Final = "init_producer_id"
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
@@ -33,10 +33,7 @@ def handle(context: Context, request: KafkaRequest) -> None:
     if body.transactional_id is not None:
         request.answer(InitProducerIdResponse(0, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
         return
-    ids = context.handler_state.get(_STATE)
-    if ids is None:
-        ids = context.handler_state[_STATE] = ProducerIds(context)
-    ids.serve(request)
+    context.kept(ProducerIds).serve(context, request)
 
 
 @final
@@ -45,35 +42,33 @@ class ProducerIds:
     """The ids from `next_id` up to, not including, `end_id` are this broker's to give. `waiting`
     are served from the next block; `asking` while one is on its way."""
 
-    context: Context
     next_id: int = 0
     end_id: int = 0
     waiting: list[KafkaRequest] = attrs.Factory(list)
     asking: bool = False
 
-    def serve(self, request: KafkaRequest) -> None:
+    def serve(self, context: Context, request: KafkaRequest) -> None:
         """Answer with an id, now or when a block arrives."""
         if self.next_id < self.end_id:
             self._give(request)
             return
         self.waiting.append(request)
         if not self.asking:
-            self._ask()
+            self._ask(context)
 
     def _give(self, request: KafkaRequest) -> None:
         request.answer(InitProducerIdResponse(0, 0, self.next_id, 0))
         self.next_id += 1
 
-    def _ask(self) -> None:
+    def _ask(self, context: Context) -> None:
         self.asking = True
-        context = self.context
         deadline = Instant(context.now + context.config.request_ns)
-        calls = ControllerCalls(context.controller, deadline, self._allocated)
+        calls = ControllerCalls(context.controller, deadline, partial(self._allocated, context))
         command = AllocateProducerIds(node=context.node, count=BLOCK_IDS)
         calls.wish(SubmitCommand(command=command))
         calls.begin()
 
-    def _allocated(self, outcomes: list[Outcome]) -> None:
+    def _allocated(self, context: Context, outcomes: list[Outcome]) -> None:
         """A block, or none in time: the clients may ask again."""
         self.asking = False
         outcome = outcomes[0]
@@ -85,4 +80,4 @@ class ProducerIds:
             return
         self.next_id, self.end_id = outcome.value, outcome.value + BLOCK_IDS
         for request in alive:
-            self.serve(request)
+            self.serve(context, request)

@@ -7,7 +7,7 @@ broker where it was is no move. What does not move, or is not there, is left out
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Final, final
+from typing import final
 
 import attrs
 
@@ -26,8 +26,6 @@ from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage
 from raftlog.metadata.topic_image import PartitionImage
 
 Moving = dict[str, dict[int, OngoingPartitionReassignment]]
-
-_STATE: Final = "list_partition_reassignments"
 
 
 @final
@@ -82,9 +80,7 @@ def _topic(name: str, found: Iterable[OngoingPartitionReassignment]) -> OngoingT
 
 
 def _all_moving(context: Context) -> Moving:
-    kept: _Kept | None = context.handler_state.get(_STATE)
-    if kept is None:
-        kept = context.handler_state[_STATE] = _Kept()
+    kept = context.kept(_Kept)
     image = context.image
     if kept.image is not image:
         kept.image, kept.moving = image, {}

@@ -36,7 +36,6 @@ from raftlog.partition.output import ProduceAnswer
 from raftlog.partition.replica import PartitionReplica
 from raftlog.records.batch import CODEC_MASK, read_header
 
-_STATE: Final = "produce"
 _ACKS: Final = (-1, 0, 1)
 TOPIC_IDS_FROM: Final = 13
 """The version from which topics are named by their ids."""
@@ -253,10 +252,7 @@ class _Pending:
 
 def success_frames(context: Context) -> SuccessFrames:
     """The kept frames of this broker."""
-    frames: SuccessFrames | None = context.handler_state.get(_STATE)
-    if frames is None:
-        frames = context.handler_state[_STATE] = SuccessFrames()
-    return frames
+    return context.kept(SuccessFrames)
 
 
 def partition_response(

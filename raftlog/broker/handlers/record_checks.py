@@ -23,7 +23,6 @@ from raftlog.partition.producing.appending import Refused, judged
 from raftlog.partition.replica import PartitionReplica
 from raftlog.records.record_walk import RecordRules, RecordWalk, walk_records
 
-_STATE: Final = "record_checks"
 _I64_MAX: Final = 2**63 - 1
 
 Checked = Callable[[ProduceAnswer | None], None]
@@ -38,6 +37,14 @@ class _Check:
     walk: RecordWalk
     deadline: Instant
     then: Checked
+
+
+@final
+@attrs.define(eq=False)
+class RecordChecks:
+    """The batches that are walked, or wait for that, by partition and in their order."""
+
+    queues: dict[GroupId, deque[_Check]] = attrs.Factory(dict)
 
 
 def waits_for_checks(context: Context, replica: PartitionReplica) -> bool:
@@ -68,8 +75,7 @@ def check(
 
 
 def _queues(context: Context) -> dict[GroupId, deque[_Check]]:
-    queues: dict[GroupId, deque[_Check]] = context.handler_state.setdefault(_STATE, {})
-    return queues
+    return context.kept(RecordChecks).queues
 
 
 def _step(context: Context, replica: PartitionReplica, first: _Check) -> None:

@@ -2,7 +2,7 @@
 again, and everybody has the same."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 import attrs
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from raftlog_sim.world.node import Node
 
 _Place = tuple[int, int, int]
-_IDS: Final = init_producer_id.__name__.rpartition(".")[2]
 
 
 @final
@@ -122,8 +121,7 @@ def _condemned(node: "Node", image: "ClusterImage") -> str:
 
 def _given(node: "Node") -> tuple[int, int]:
     """The boot of a node, and where its present block of producer ids ends; 0 when it has none."""
-    ids = node.broker.context.handler_state.get(_IDS)
-    return node.boots, 0 if ids is None else ids.end_id
+    return node.boots, node.broker.context.kept(init_producer_id.ProducerIds).end_id
 
 
 def _followed(node: "Node") -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from raftlog.broker.handlers.init_producer_id import BLOCK_IDS
+from raftlog.broker.handlers.init_producer_id import BLOCK_IDS, ProducerIds
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.init_producer_id import InitProducerIdRequest
 from raftlog.kafka.versions import ApiKey
@@ -36,7 +36,7 @@ def test_a_block_is_used_up_before_another_is_asked_for():
     cluster = Cluster(1).ready()
     first = ask(cluster, 1)[1]
     assert ask(cluster, 1)[1] == first + 1
-    ids = cluster.world.nodes[1].broker.context.handler_state["init_producer_id"]
+    ids = cluster.world.nodes[1].broker.context.kept(ProducerIds)
     ids.next_id = first + BLOCK_IDS
     assert ask(cluster, 1)[1] >= first + BLOCK_IDS
 

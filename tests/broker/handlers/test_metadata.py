@@ -6,6 +6,7 @@ import pytest
 
 from raftlog.base.limits import ENCODED_METADATA_MAX
 from raftlog.broker.handlers import metadata
+from raftlog.broker.handlers.all_topics import KeptAnswers
 from raftlog.kafka.messages.metadata import MetadataRequest
 from raftlog.kafka.versions import ApiKey
 from tests.broker.cluster import Cluster
@@ -82,11 +83,7 @@ def test_a_new_topic_is_there_at_once(one, encoded):
 def test_kept_answers_are_bounded(one, encoded):
     for version in range(13):
         everything(one, version=version)
-    (kept,) = [
-        each
-        for name, each in one.world.nodes[1].broker.context.handler_state.items()
-        if name == "all_topics"
-    ]
+    kept = one.world.nodes[1].broker.context.kept(KeptAnswers)
     assert len(kept.answers) == ENCODED_METADATA_MAX
     everything(one, version=0)
     assert encoded == [*range(13), 0]
@@ -94,8 +91,8 @@ def test_kept_answers_are_bounded(one, encoded):
 
 def still_true(context):
     """Whether what is kept here is what would be answered now; None when nothing is in force."""
-    kept = context.handler_state.get("all_topics")
-    if kept is None or kept.routes != context.routes:
+    kept = context.kept(KeptAnswers)
+    if kept.routes != context.routes:
         return None
     for question, answer in kept.answers.items():
         request = SimpleNamespace(

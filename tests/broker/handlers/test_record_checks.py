@@ -4,6 +4,7 @@ the loop, a step at a time."""
 import pytest
 from raftlog_sim.world.client import Client
 
+from raftlog.broker.handlers.record_checks import RecordChecks
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.versions import ApiKey
 from raftlog.records.compression import GZIP, compress
@@ -55,9 +56,7 @@ def test_good_batches_are_stored_and_lies_are_refused(checked):
 def test_a_header_that_lies_is_refused_without_a_walk(checked):
     broken = changed(batch_of(b"a"), fix_crc=False, crc=7)
     assert produce(checked, 1, broken)[0].error_code == ErrorCode.CORRUPT_MESSAGE
-    assert "record_checks" not in checked.world.nodes[1].broker.context.handler_state or (
-        not checked.world.nodes[1].broker.context.handler_state["record_checks"]
-    )
+    assert not checked.world.nodes[1].broker.context.kept(RecordChecks).queues
 
 
 def test_timestamps_of_records_count_and_not_only_the_headers(checked):
@@ -85,7 +84,7 @@ def test_batches_of_a_partition_keep_their_order(checked):
     assert [each.error_code for each in answers] == [0] * 4
     expected = [sum(sizes[:at]) for at in range(4)]
     assert [each.base_offset for each in answers] == expected
-    assert not checked.world.nodes[1].broker.context.handler_state["record_checks"]
+    assert not checked.world.nodes[1].broker.context.kept(RecordChecks).queues
 
 
 def test_an_idempotent_producer_in_flight_is_numbered_in_order(checked):
