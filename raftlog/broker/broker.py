@@ -38,7 +38,7 @@ from raftlog.broker.control.controller_calls import ControllerClient
 from raftlog.broker.control.controller_channel import ControllerChannel
 from raftlog.broker.control.image_waiters import ImageWaiters
 from raftlog.broker.control.metadata_loader import MetadataLoader
-from raftlog.broker.control.metadata_log import NativeEngine
+from raftlog.broker.control.metadata_log import MetadataLog
 from raftlog.broker.control.once import OnceWishes
 from raftlog.broker.control.reassignment import Reassignment
 from raftlog.broker.control.registration import Registration
@@ -124,7 +124,7 @@ class Broker:
             self.throttles,
         )
         context.moves = self.manager.moves
-        self.links = Links(context, self.multi, self.registration, self.engine, self.channel)
+        self.links = Links(context, self.multi, self.registration, self.metadata_log, self.channel)
         self.rounds = Rounds(
             context,
             self.volume,
@@ -176,10 +176,10 @@ class Broker:
 
     def _make_metadata_parts(self) -> None:
         context = self.context
-        self.engine = NativeEngine(context)
+        self.metadata_log = MetadataLog(context)
         self.controller = Controller(
             context,
-            self.engine,
+            self.metadata_log,
             self._identity.controllers,
             digest_every=context.config.metadata_digest_every,
             snapshot_every=context.config.metadata_snapshot_every,
@@ -189,8 +189,10 @@ class Broker:
         self.once = OnceWishes(incarnation)
         self.registration = Registration(context, self.channel, incarnation, self._granted)
         self.reassignment = Reassignment(context, self.channel)
-        self.loader = MetadataLoader(context, self.engine, self.controller, self._image_changed)
-        self.engine.wake = self.loader.advance
+        self.loader = MetadataLoader(
+            context, self.metadata_log, self.controller, self._image_changed
+        )
+        self.metadata_log.wake = self.loader.advance
         self._retired = self._late = False
 
     # --- the turn ---------------------------------------------------------------------------------
@@ -259,7 +261,7 @@ class Broker:
     def _put_off(self, replica: PartitionReplica) -> None:
         """Behind what is committed nobody's vote is heard: campaigns would do nothing but make the
         replica patient, so that it slept when it could be elected."""
-        if self.engine.behind:
+        if self.metadata_log.behind:
             probe("metadata-campaign-waits-for-the-image")
             replica.node.put_off(Instant(self.context.now + self.context.config.heartbeat_ns))
 

@@ -30,7 +30,7 @@ from raftlog.storage.replica import LogOptions
 
 ReadConsistency = Literal["committed", "linearizable"]
 Engine = Literal["native"]
-"""What the metadata group can run on; see `raftlog.metadata.engine`."""
+"""The values of the setting `raftlog.metadata.engine`."""
 
 SECOND: Final = millis(1_000)
 DIGEST_EVERY: Final = 256

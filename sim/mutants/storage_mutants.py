@@ -8,7 +8,7 @@ from raftlog_sim.world import disk as simulated_disk
 
 from raftlog.base.errors import DiskError, DiskFull
 from raftlog.base.ids import RaftIndex
-from raftlog.broker.control.metadata_log import NativeEngine
+from raftlog.broker.control.metadata_log import MetadataLog
 from raftlog.broker.control.registration import Registration
 from raftlog.broker.replicas import partition_manager
 from raftlog.broker.replicas.multi_raft import MultiRaft
@@ -235,7 +235,7 @@ def boot_numbers_not_compared() -> None:
 
 def votes_before_the_image() -> None:
     """28d: a broker asks for votes and counts them before it has read what it knows of others."""
-    NativeEngine.behind = property(lambda self: False)  # type: ignore[method-assign,assignment]
+    MetadataLog.behind = property(lambda self: False)  # type: ignore[method-assign,assignment]
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -43,6 +43,7 @@ from raftlog.base.units import Instant
 from raftlog.broker.config import DIGEST_EVERY, SNAPSHOT_EVERY
 from raftlog.broker.control import controller_requests as wishes
 from raftlog.broker.control.confirmations import Confirmations
+from raftlog.broker.control.metadata_log import MetadataLog
 from raftlog.broker.control.quorum_view import quorum_answer
 from raftlog.broker.control.sessions import BrokerSessions
 from raftlog.broker.control.version_waits import Call, VersionWaits
@@ -50,7 +51,6 @@ from raftlog.broker.turn import Turn
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.command_codec import Proposal
-from raftlog.metadata.engine import MetadataEngine
 from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage, encode_snapshot
 from raftlog.metadata.performed import OnceId, done_before, once_problem
 from raftlog.metadata.refusals import Refusal, kafka_code
@@ -75,12 +75,12 @@ class Controller:
 
     `_expected` are the proposals not yet committed, by serial, with what applying them gave here;
     `_after` are answers that leave when that serial is committed; `_outgoing` are those not yet
-    handed to the engine. `_waiting` calls have no answer yet: those in `_after`, and those that a
+    handed to the log. `_waiting` calls have no answer yet: those in `_after`, and those that a
     majority must confirm first.
     """
 
     turn: Turn
-    engine: MetadataEngine
+    log: MetadataLog
     founders: tuple[ReplicaId, ...]
     digest_every: int = DIGEST_EVERY
     snapshot_every: int = SNAPSHOT_EVERY
@@ -112,11 +112,11 @@ class Controller:
     # --- leadership ---
 
     def advance(self) -> None:
-        """Follow the engine: call after the loader, and when group 0's leadership changed."""
-        leading = self.engine.leading_term
+        """Follow the log: call after the loader, and when group 0's leadership changed."""
+        leading = self.log.leading_term
         if self.term is not None and leading != self.term:
             self._resign()
-        if self.term is None and leading is not None and self.engine.caught_up:
+        if self.term is None and leading is not None and self.log.caught_up:
             self._begin(leading)
         if self.term is not None:
             self._move_metadata_group()
@@ -216,12 +216,12 @@ class Controller:
         return applied
 
     def _flush(self) -> None:
-        """All proposals of a turn go to the engine together: one batch, one sync."""
+        """All proposals of a turn go to the log together: one batch, one sync."""
         self._flushing = False
         if self.term is None or not self._outgoing:
             return
         values, self._outgoing = self._outgoing, []
-        if not self.engine.propose(values, self.turn.now, self.turn.wall):
+        if not self.log.propose(values, self.turn.now, self.turn.wall):
             probe("controller-cannot-propose")
             self._resign()
 
@@ -239,7 +239,7 @@ class Controller:
             self._waiting -= 1
             self._reply(call, answer)
         if isinstance(proposal.command, c.SnapshotImage):
-            self.engine.trim(position, self.turn.now, self.turn.wall)
+            self.log.trim(position, self.turn.now, self.turn.wall)
         if not self._expected:
             self._check_images(applied.image)
 
@@ -324,7 +324,7 @@ class Controller:
         call.reply(error, answer.message, r.encode_answer(answer))
 
     def _redirect(self, call: Call) -> None:
-        leader = self.engine.leader
+        leader = self.log.leader
         known = leader is not None and leader != self.turn.config.node
         call.reply(kafka_code(Refusal.NOT_CONTROLLER), str(leader) if known else "")
 

@@ -15,11 +15,11 @@ import attrs
 from raftlog.base.errors import CorruptData, FutureFormat
 from raftlog.base.ids import METADATA_GROUP
 from raftlog.base.probes import probe
+from raftlog.broker.control.metadata_log import Committed, MetadataLog
 from raftlog.broker.turn import Turn
 from raftlog.metadata.command_codec import Proposal
 from raftlog.metadata.commands import SnapshotImage
 from raftlog.metadata.delta import ClusterDelta, delta_between
-from raftlog.metadata.engine import Committed, MetadataEngine
 from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage
 from raftlog.metadata.refusals import Refusal
 from raftlog.metadata.rules.applied import Applied
@@ -45,7 +45,7 @@ class MetadataLoader:
     """
 
     turn: Turn
-    engine: MetadataEngine
+    log: MetadataLog
     controller: Duties
     image_changed: Callable[[ClusterImage, ClusterDelta], None]
     image: ClusterImage = EMPTY_IMAGE
@@ -69,7 +69,7 @@ class MetadataLoader:
         if self.stopped is not None:
             return ()
         try:
-            return self.engine.committed()
+            return self.log.committed()
         except CorruptData as error:
             self._stop(f"{error}")
             return ()

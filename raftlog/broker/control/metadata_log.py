@@ -1,11 +1,11 @@
-"""The native engine: group 0 is a replica like any other, one command per record.
+"""The log of the metadata group: group 0 is a replica like any other, one command per record.
 
 Committed entries are read from the log's memory, or by a cold read off the loop when they are older
 than what memory holds (at boot, or after a long absence). A record's position is its offset.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import attrs
 
@@ -16,7 +16,6 @@ from raftlog.base.limits import APPEND_BYTES_MAX
 from raftlog.base.probes import probe
 from raftlog.base.units import NEVER, Instant, WallMillis, millis
 from raftlog.broker.turn import Turn
-from raftlog.metadata.engine import Committed
 from raftlog.partition.replica import PartitionReplica
 from raftlog.records.builder import RecordBatchBuilder
 from raftlog.records.record import records_of
@@ -29,8 +28,17 @@ _FAILURES_MAX: Final = 3
 
 
 @final
+class Committed(NamedTuple):
+    """One committed record. `position` rises by exactly one from record to record, from 0; it is
+    the record's offset in `__cluster_metadata`-0."""
+
+    position: int
+    value: bytes
+
+
+@final
 @attrs.define(eq=False)
-class NativeEngine:
+class MetadataLog:
     """`next_index` is the first entry not handed over; `wake` is called when a cold read brought
     more. Of a read only the entries up to `_read_until` count, the commit index when it was asked
     for: what lies behind may be cut, and another entry committed there, before it comes back.
@@ -46,10 +54,6 @@ class NativeEngine:
     _unreadable: bool = False
     _jumped: bool = False
     _read: list[Entry] = attrs.Factory(list)
-
-    @property
-    def name(self) -> str:
-        return "native"
 
     @property
     def leader(self) -> NodeId | None:

@@ -24,11 +24,11 @@ from raftlog.base.units import Instant, WallMillis, millis
 from raftlog.broker.config import BrokerConfig, Listener
 from raftlog.broker.control.controller import Controller
 from raftlog.broker.control.metadata_loader import MetadataLoader
+from raftlog.broker.control.metadata_log import Committed
 from raftlog.broker.deadlines import Timers
 from raftlog.broker.events import LinkUp, PeerAddress
 from raftlog.metadata.command_codec import Proposal, decode_proposal, encode_proposal
 from raftlog.metadata.commands import AllocateProducerIds
-from raftlog.metadata.engine import Committed
 from raftlog.metadata.image import EMPTY_IMAGE
 from raftlog.metadata.requests import (
     CreateTopicWish,
@@ -127,8 +127,6 @@ class FakeTurn:
 
 class FakeEngine:
     """Orders records; `commit` decides what has been proposed, `depose` loses it."""
-
-    name = "fake"
 
     def __init__(self):
         self.log = []

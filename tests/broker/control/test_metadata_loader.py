@@ -94,7 +94,7 @@ def test_a_replica_that_is_opened_after_the_stop_is_stopped_too():
     anew for a failed write, and followed: its image never moved again, so it was behind for good,
     and dropped every vote of the metadata group."""
     cluster = Cluster(3, 3).ready()
-    follower = next(n for n in cluster.world.running() if not n.broker.engine.leading_term)
+    follower = next(n for n in cluster.world.running() if not n.broker.metadata_log.leading_term)
     broker, replicas = follower.broker, follower.broker.context.replicas
     broker.loader._stop("a wrong image")
     cluster.run(0.1)

@@ -11,7 +11,7 @@ from raftlog.base.errors import CorruptData, DiskError
 from raftlog.base.ids import METADATA_GROUP, Offset, RaftIndex, Term
 from raftlog.base.limits import APPEND_BYTES_MAX
 from raftlog.base.units import WallMillis
-from raftlog.broker.control.metadata_log import NativeEngine
+from raftlog.broker.control.metadata_log import MetadataLog
 from raftlog.records.batch import entry_of, patch
 from raftlog.records.builder import RecordBatchBuilder
 from raftlog.records.control import build_control_entry
@@ -97,7 +97,7 @@ class Rig:
         self.services = FakeTurn()
         self.replica = FakeReplica()
         self.services.replicas[METADATA_GROUP] = self.replica
-        self.engine = NativeEngine(self.services)
+        self.engine = MetadataLog(self.services)
         self.woken = 0
         self.engine.wake = self.wake
 
@@ -160,13 +160,12 @@ def test_only_a_ready_leader_proposes():
 
 
 def test_without_a_replica_there_is_nothing():
-    engine = NativeEngine(FakeTurn())
+    engine = MetadataLog(FakeTurn())
     assert engine.leader is None
     assert engine.leading_term is None
     assert not engine.caught_up
     assert list(engine.committed()) == []
     assert not engine.propose([b"a"], 0, WALL)
-    assert engine.name == "native"
 
 
 def test_the_leader_is_a_node():
@@ -448,4 +447,4 @@ def test_only_the_leader_trims():
     rig.replica.is_leader = False
     rig.engine.trim(6, rig.services.now, WALL)
     assert rig.replica.deleted is None
-    NativeEngine(FakeTurn()).trim(1, 0, WALL)
+    MetadataLog(FakeTurn()).trim(1, 0, WALL)

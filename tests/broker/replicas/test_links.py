@@ -10,7 +10,7 @@ from raftlog_sim.world.client import ConnectionLostError
 from raftlog.base.errors import DiskError, ProtocolError
 from raftlog.base.ids import METADATA_GROUP
 from raftlog.base.probes import fired, reset
-from raftlog.broker.control.metadata_log import NativeEngine
+from raftlog.broker.control.metadata_log import MetadataLog
 from raftlog.broker.events import (
     JobDone,
     LinkDown,
@@ -119,7 +119,7 @@ def test_nobody_votes_on_the_metadata_before_the_image_is_what_is_committed(thre
 
 def metadata_parts(cluster):
     """The controller's node, another one, and their replicas of the metadata."""
-    leader = next(n for n in cluster.world.running() if n.broker.engine.leading_term)
+    leader = next(n for n in cluster.world.running() if n.broker.metadata_log.leading_term)
     other = next(n for n in cluster.world.running() if n is not leader)
     return (leader, other, *(n.broker.context.replicas[METADATA_GROUP] for n in (leader, other)))
 
@@ -148,7 +148,7 @@ def test_a_leader_that_is_behind_counts_no_acknowledgement_until_it_is_not(three
     heard = []
     now, commit = leader.broker.context.now, mine.commit
     nothing = Proposal(mine.term + 1, 1, DeleteTopic(topic_id=bytes(15) + b"x"))
-    assert leader.broker.engine.propose([encode_proposal(nothing)], now, 0)
+    assert leader.broker.metadata_log.propose([encode_proposal(nothing)], now, 0)
     mine.read_index(heard.append, now)
     three.run(0.3)
     assert mine.commit == commit
@@ -174,7 +174,9 @@ def test_who_is_behind_does_not_grow_patient(three, monkeypatch):
     _, other, _, theirs = metadata_parts(three)
     behind = True
     monkeypatch.setattr(
-        NativeEngine, "behind", property(lambda engine: behind and engine is other.broker.engine)
+        MetadataLog,
+        "behind",
+        property(lambda engine: behind and engine is other.broker.metadata_log),
     )
     for node in three.world.running():
         if node is not other:
