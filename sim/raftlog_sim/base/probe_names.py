@@ -50,17 +50,12 @@ _OWN_CLIENTS: Final = "clients are the product's own, and ask for what is served
 _MUCH: Final = "more than a run of some seconds can hold"
 _FOUND: Final = "it would be a finding: an invariant fails first"
 _ALL_SEAL: Final = "every simulated broker seals its links, by one secret"
-_ONE_DISK: Final = "drawn machines have one disk"
+_BEGUN: Final = "a crash must fall between the files of a new replica and its registration"
 _JUST_THEN: Final = "a machine reads its log at boot: a fault must fall into that millisecond"
 UNREACHABLE: Final = {
     "leaders-shown-unknown-to-the-controller": "every simulated controller knows the question",
     "preferred-leader-asked-for": "simulated administrators ask for no elections",
-    "further-directory-lost": _ONE_DISK,
-    "move-settled-at-boot": _ONE_DISK,
-    "replica-move-failed": _ONE_DISK,
-    "replica-moved": _ONE_DISK,
-    "replicas-of-a-failed-directory-go-offline": _ONE_DISK,
-    "unregistered-replica-goes-where-it-began": _ONE_DISK,
+    "unregistered-replica-goes-where-it-began": _BEGUN,
     "version-waits-full": _MUCH,
     "group-request-gave-up-loading": "who leads and commits nothing gives up within that second",
     "group-records-refused-partition-full": _MUCH,
