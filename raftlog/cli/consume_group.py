@@ -10,7 +10,7 @@ from raftlog.cli.connect import PATIENCE, TOPIC_WAIT, reach, run
 from raftlog.cli.output.render import progress
 from raftlog.client.consumer import Consumer
 from raftlog.client.core.asks import EARLIEST, LATEST
-from raftlog.client.core.client import KnowTopic
+from raftlog.client.core.calls import KnowTopic
 from raftlog.client.core.values import ConsumedRecord
 
 

@@ -15,7 +15,7 @@ from raftlog.base.units import KIB, millis
 from raftlog.cli.connect import with_client
 from raftlog.cli.output.render import bootstrap_option, format_option, print_json, progress
 from raftlog.client.core.arguments import TopicName
-from raftlog.client.core.client import KnowTopic
+from raftlog.client.core.calls import KnowTopic
 from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.values import RecordPosition, TopicPartition
 from raftlog.client.trio_driver import Client

@@ -76,7 +76,7 @@ def verify(
     record once and in order; judges the history like `raftlog verify`, from any number of cores.
     Exit code 0 valid, 1 invalid, 2 unknown.
     """
-    from raftlog.spark.session import missing
+    from raftlog.spark.requirements import missing
 
     error = missing()
     if error is not None:

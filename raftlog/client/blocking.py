@@ -34,7 +34,7 @@ from raftlog.client.core.arguments import (
     record_arguments,
 )
 from raftlog.client.core.batches import Headers, SentRecord
-from raftlog.client.core.client import Call
+from raftlog.client.core.calls import Call
 from raftlog.client.core.errors import KafkaError, NotDone, OutcomeUnknown
 from raftlog.client.core.fetcher import Polled
 from raftlog.client.core.results import OffsetAt

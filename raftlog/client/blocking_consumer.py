@@ -20,7 +20,7 @@ from raftlog.base.errors import OperatingError
 from raftlog.base.ids import Offset
 from raftlog.client.consumer import Consumer, RecordCount, Records
 from raftlog.client.core.arguments import LookedUp, OffsetFrom, Seconds, TopicName
-from raftlog.client.core.client import Call
+from raftlog.client.core.calls import Call
 from raftlog.client.core.group_asks import OffsetAndMetadata
 from raftlog.client.core.results import OffsetAt
 from raftlog.client.core.values import ClientOptions, ConsumedRecord, TopicPartition

@@ -31,7 +31,7 @@ from raftlog.base.limits import INT32_MAX
 from raftlog.client import system
 from raftlog.client.core.arguments import LookedUp, OffsetFrom, Seconds, TopicName
 from raftlog.client.core.asks import EARLIEST, LATEST
-from raftlog.client.core.client import Call
+from raftlog.client.core.calls import Call
 from raftlog.client.core.group.consumer import Change, GroupConsumer, Notice
 from raftlog.client.core.group.options import ConsumerOptions
 from raftlog.client.core.group_asks import OffsetAndMetadata, fetch_offsets

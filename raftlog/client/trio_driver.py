@@ -40,7 +40,8 @@ from raftlog.client.core.arguments import (
     record_arguments,
 )
 from raftlog.client.core.batches import Headers, PendingBatch, SentRecord
-from raftlog.client.core.client import Call, ClientCore, KnowTopic
+from raftlog.client.core.calls import Call, KnowTopic
+from raftlog.client.core.client import ClientCore
 from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.fetcher import Polled
 from raftlog.client.core.group.consumer import GroupConsumer

@@ -1,19 +1,32 @@
 """The methods of a `Cluster` that wait, for event loops."""
 
-from typing import TYPE_CHECKING, final
+from typing import Protocol, final
 
 from raftlog.embed.event_loops import in_thread
 from raftlog.embed.health import HEALTHY_SECONDS
 
-if TYPE_CHECKING:
-    from raftlog.embed.cluster import Cluster
+
+class WaitingCluster(Protocol):
+    """The methods of a `Cluster` that wait."""
+
+    def kill(self, node: int) -> None: ...
+    def shut_down(self, node: int) -> None: ...
+    def restart(self, node: int, *, wait: bool = True) -> None: ...
+    def start_all(self) -> None: ...
+    def pause(self, node: int) -> None: ...
+    def resume(self, node: int) -> None: ...
+    def recover(self, *, seconds: float = HEALTHY_SECONDS) -> str: ...
+    def leader_of(
+        self, topic: str, partition: int = 0, *, seconds: float = HEALTHY_SECONDS
+    ) -> int: ...
+    def wait_until_healthy(self, *, seconds: float = HEALTHY_SECONDS) -> None: ...
 
 
 @final
 class AsyncFace:
     """The methods of a `Cluster` that wait, awaitable from trio and from asyncio."""
 
-    def __init__(self, cluster: "Cluster") -> None:
+    def __init__(self, cluster: WaitingCluster) -> None:
         self._cluster = cluster
 
     async def kill(self, node: int) -> None:

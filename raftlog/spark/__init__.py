@@ -32,7 +32,7 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'raftlog.spark' has no attribute {name!r}")
-    from raftlog.spark.session import missing_packages
+    from raftlog.spark.requirements import missing_packages
 
     error = missing_packages()
     if error is not None and name != "local_session":  # which says more: it looks for Java, too

@@ -16,10 +16,9 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from raftlog.base.errors import LocalMisuse, OperatingError
 from raftlog.spark.jobs.chain_job import LENGTHS, LOG_STARTS, READS, SENDS, Tables
-from raftlog.verify.histories.history import BadHistory, Header
+from raftlog.verify.histories.history import UNKNOWN_PARTITION, BadHistory, Header
 from raftlog.verify.histories.history_reader import HistoryReader, header_of
-from raftlog.verify.histories.late_keys import UNKNOWN_PARTITION
-from raftlog.verify.histories.pairing import OPEN
+from raftlog.verify.histories.interval import OPEN
 
 HISTORY_FILE: Final = "history.jsonl"
 HEADER_FILE: Final = "_header.json"

@@ -39,7 +39,7 @@ from raftlog.spark.jobs.evidence_job import ELSEWHERE, interval_of_row, judge_ev
 from raftlog.spark.jobs.log_job import LogCheck
 from raftlog.spark.jobs.process_job import SESSIONS, Step, judge_processes
 from raftlog.spark.jobs.verify_report import SparkReport, judgement_of
-from raftlog.verify.histories.pairing import Interval
+from raftlog.verify.histories.interval import Interval
 from raftlog.verify.judging import cycles
 from raftlog.verify.judging.anomalies import CONFLICTS
 from raftlog.verify.judging.check import Judgement, judge, mode_of

@@ -14,7 +14,7 @@ from typing import Any
 
 from raftlog.verify.histories.history import BadHistory, Header, HistoryWriter, Op
 from raftlog.verify.histories.history_reader import HistoryReader
-from raftlog.verify.histories.pairing import Interval
+from raftlog.verify.histories.interval import Interval
 from raftlog.verify.histories.raw_pairing import intervals
 from raftlog.verify.judging.check import Judgement, check_history, judge, judge_operations
 from raftlog.verify.judging.models import MODELS, Call, Model

@@ -8,9 +8,8 @@ import attrs
 
 from raftlog.broker.control import controller
 from raftlog.metadata import commands as c
-from raftlog.metadata import performed
 from raftlog.metadata.refusals import Refusal
-from raftlog.metadata.rules import apply
+from raftlog.metadata.rules import apply, once
 from raftlog.metadata.rules.applied import Applied
 from raftlog.partition.producing.produce_path import ProducePath
 from raftlog.raft import lease, membership, reads, replication
@@ -57,10 +56,10 @@ def fenced_brokers_are_not_asked() -> None:
 
 def answered_requests_are_forgotten() -> None:
     """37d: a late copy of a request whose asker has its answer is performed again."""
-    real = performed.once_problem
+    real = once.once_problem
 
-    def problem(image: Any, once: Any) -> Any:
-        found = real(image, once)
+    def problem(image: Any, asked: Any) -> Any:
+        found = real(image, asked)
         return None if found is not None and found[0] is Refusal.STALE else found
 
     apply.once_problem = problem

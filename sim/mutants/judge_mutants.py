@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, final
 
 import attrs
 
-from raftlog.verify.histories.pairing import OPEN, Interval
+from raftlog.verify.histories.interval import OPEN, Interval
 from raftlog.verify.judging import anomalies, check, facts, holes, linearizability, search
 from raftlog.verify.judging.models import Call, Model
 

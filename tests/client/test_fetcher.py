@@ -2,7 +2,7 @@ import pytest
 
 from raftlog.base.errors import CorruptData, LocalMisuse, ProtocolError
 from raftlog.base.units import millis
-from raftlog.client.core.client import KnowTopic
+from raftlog.client.core.calls import KnowTopic
 from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.fetched import FetchedBatches
 from raftlog.client.core.fetcher import Trouble

@@ -2,7 +2,7 @@ import pytest
 
 from raftlog.base.errors import LocalMisuse
 from raftlog.base.units import millis
-from raftlog.client.core.client import KnowTopic, Produce
+from raftlog.client.core.calls import KnowTopic, Produce
 from raftlog.client.core.errors import BufferFull
 from raftlog.client.core.partitioner import partition_of
 from raftlog.client.core.values import ClientOptions

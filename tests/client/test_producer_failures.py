@@ -4,7 +4,7 @@ import pytest
 
 from raftlog.base.errors import OperatingError
 from raftlog.base.units import millis
-from raftlog.client.core.client import KnowTopic, Produce
+from raftlog.client.core.calls import KnowTopic, Produce
 from raftlog.client.core.errors import KafkaError, NotDone, OutcomeUnknown
 from raftlog.client.core.values import TopicPartition
 from raftlog.kafka.error_codes import ErrorCode

@@ -12,7 +12,7 @@ from raftlog.client.core.asks import (
     metadata,
     new_topic,
 )
-from raftlog.client.core.client import KnowTopic
+from raftlog.client.core.calls import KnowTopic
 from raftlog.client.core.errors import KafkaError, NotDone, OutcomeUnknown
 from raftlog.client.core.values import ClientOptions, TopicPartition
 from raftlog.kafka.error_codes import ErrorCode

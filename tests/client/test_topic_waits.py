@@ -5,7 +5,7 @@ import pytest
 from raftlog.base.errors import LocalMisuse
 from raftlog.base.ids import Offset
 from raftlog.base.units import millis
-from raftlog.client.core.client import KnowTopic, Produce
+from raftlog.client.core.calls import KnowTopic, Produce
 from raftlog.client.core.errors import KafkaError, NotDone
 from raftlog.client.core.fetcher import Trouble
 from raftlog.client.core.values import TopicPartition

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from raftlog.base.errors import RaftlogError, WrongValue
 from raftlog.client.blocking import BlockingClient
-from raftlog.client.core.client import KnowTopic, Produce
+from raftlog.client.core.calls import KnowTopic, Produce
 from raftlog.client.core.values import TopicPartition
 from raftlog.embed.cluster import Cluster
 from raftlog.embed.replicated_log import ReplicatedLog

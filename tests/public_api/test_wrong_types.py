@@ -22,7 +22,7 @@ from raftlog import verify
 from raftlog.base.errors import RaftlogError
 from raftlog.client.blocking import BlockingClient
 from raftlog.client.core import asks
-from raftlog.client.core.client import KnowTopic, Produce
+from raftlog.client.core.calls import KnowTopic, Produce
 from raftlog.client.core.values import ClientOptions, TopicPartition
 from raftlog.client.trio_driver import Client
 from raftlog.embed.async_face import AsyncFace

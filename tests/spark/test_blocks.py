@@ -12,7 +12,7 @@ import pytest
 from raftlog.spark.jobs import blocks
 from raftlog.spark.jobs.blocks import Carry, Rows, fold, judge, judged_blocks
 from raftlog.spark.jobs.carries import by_number, carried, segments_of
-from raftlog.verify.histories.pairing import OPEN
+from raftlog.verify.histories.interval import OPEN
 from raftlog.verify.judging import holes, linearizability
 from raftlog.verify.judging.linearizability import BEFORE_ALL
 

@@ -11,7 +11,7 @@ import pytest
 from raftlog_sim.hunting.small_logs import KEY, SHAPES, generate
 
 from raftlog.spark.jobs.chain_job import LENGTHS, LOG_STARTS, READS, SENDS, Tables, judge_tables
-from raftlog.verify.histories.pairing import Interval
+from raftlog.verify.histories.interval import Interval
 from raftlog.verify.judging.facts import per_key
 from raftlog.verify.judging.folds import judge_in_parts
 

@@ -8,7 +8,7 @@ from pkgutil import iter_modules
 import pytest
 
 from raftlog.cli.demo import spark_ending
-from raftlog.spark import session
+from raftlog.spark import requirements, session
 from tests.tidy.tree import ROOT
 
 
@@ -32,13 +32,13 @@ def java(folder: Path, prints: str) -> Path:
 )
 def test_the_version_of_java_is_read(tmp_path, monkeypatch, prints, version):
     monkeypatch.setenv("JAVA_HOME", str(java(tmp_path, prints)))
-    assert session.java_version() == version
+    assert requirements.java_version() == version
 
 
 def test_no_java_at_all(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert session.java_version() is None
-    error = session.missing()
+    assert requirements.java_version() is None
+    error = requirements.missing()
     assert error is not None
     assert "there is no Java" in error.what
     assert "scripts/system_packages" in error.do
@@ -48,11 +48,11 @@ def test_no_java_at_all(tmp_path, monkeypatch):
 
 def test_an_old_java_and_no_pyspark(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(java(tmp_path, 'version "11.0.2"')))
-    error = session.missing()
+    error = requirements.missing()
     assert error is not None
     assert "Java 11 is too old" in error.what
-    monkeypatch.setattr(session, "find_spec", lambda name: None)
-    error = session.missing()
+    monkeypatch.setattr(requirements, "find_spec", lambda name: None)
+    error = requirements.missing()
     assert error is not None
     assert (error.what, error.do) == ("pyspark is not installed", "pip install 'raftlog[spark]'")
 

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from raftlog.base.errors import OperatingError
-from raftlog.spark import session
+from raftlog.spark import requirements
 from raftlog.spark.versions import OLDEST, TESTED, is_too_old, minor_of
 from tests.tidy.tree import ROOT
 
@@ -62,7 +62,7 @@ def test_an_older_spark_is_known_by_its_number(version, old):
 
 def test_an_old_spark_is_refused_in_one_line(monkeypatch, spark):
     monkeypatch.setattr("pyspark.version.__version__", "4.1.4")
-    error = session.missing()
+    error = requirements.missing()
     said = "Spark 4.1.4 is too old, raftlog needs 4.2 (pyspark)"
     assert str(error) == f"{said}: pip install --upgrade 'raftlog[spark]'"
     with pytest.raises(OperatingError, match="too old"):

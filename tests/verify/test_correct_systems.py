@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from raftlog.verify import Header, judge_operations
-from raftlog.verify.histories.pairing import OPEN, Interval
+from raftlog.verify.histories.interval import OPEN, Interval
 from raftlog.verify.histories.pairs import Pairs
 from raftlog.verify.judging.linearizability import COMMITTED_PREFIX, LINEARIZABLE
 

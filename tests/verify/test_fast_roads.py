@@ -20,7 +20,7 @@ from raftlog.base.errors import RaftlogError
 from raftlog.verify import HistoryReader, intervals
 from raftlog.verify.histories import history_reader
 from raftlog.verify.histories.history import BadHistory
-from raftlog.verify.histories.pairing import Interval
+from raftlog.verify.histories.interval import Interval
 from raftlog.verify.histories.pairs import KnownLog, Pairs
 from raftlog.verify.judging import linearizability
 from raftlog.verify.judging.facts import Facts, KeyFacts, Sent

@@ -3,7 +3,7 @@
 import itertools
 import random
 
-from raftlog.verify.histories.pairing import OPEN
+from raftlog.verify.histories.interval import OPEN
 from raftlog.verify.judging.holes import Candidate, Segment, fill
 
 

@@ -9,7 +9,7 @@ import pytest
 from raftlog_sim.hunting.small_logs import KEY, SHAPES, generate
 
 from raftlog.verify import Header, judge_operations
-from raftlog.verify.histories.pairing import OPEN
+from raftlog.verify.histories.interval import OPEN
 from raftlog.verify.judging import cycles
 from raftlog.verify.judging.facts import Facts
 from raftlog.verify.judging.verdict import Findings

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.verify import BadHistory, Op, intervals
-from raftlog.verify.histories.pairing import OPEN, shortened
+from raftlog.verify.histories.interval import OPEN, shortened
 from raftlog.verify.histories.pairs import Pairs
 from tests.verify.writing import KEY
 

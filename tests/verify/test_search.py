@@ -13,7 +13,7 @@ from raftlog_sim.hunting.small_registers import (
 )
 
 from raftlog.verify import BadHistory, Call, Header, Model, Op, intervals, judge_operations
-from raftlog.verify.histories.pairing import OPEN
+from raftlog.verify.histories.interval import OPEN
 from raftlog.verify.judging.models import (
     CAS_REGISTER,
     CONSUMER_OFFSETS,

@@ -52,10 +52,11 @@ from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.command_codec import Proposal
 from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage, encode_snapshot
-from raftlog.metadata.performed import OnceId, done_before, once_problem
+from raftlog.metadata.performed import OnceId
 from raftlog.metadata.refusals import Refusal, kafka_code
 from raftlog.metadata.rules.applied import Applied
 from raftlog.metadata.rules.apply import apply
+from raftlog.metadata.rules.once import done_before, once_problem
 
 _LOOKS_PER_SESSION: Final = 6
 """How often sessions are looked at: a silent broker is fenced at most so much too late."""

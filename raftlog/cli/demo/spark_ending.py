@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from raftlog.base.amounts import amount
 from raftlog.base.errors import RaftlogError
 from raftlog.cli.demo.proof import Claim
-from raftlog.spark.session import local_session, missing
+from raftlog.spark.requirements import missing
+from raftlog.spark.session import local_session
 
 if TYPE_CHECKING:
     from raftlog.spark.jobs.log_job import LogCheck

@@ -22,7 +22,7 @@ from raftlog.client.core.values import CallId, ClientOptions, Complete, TopicPar
 from raftlog.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from raftlog.client.core.client import Produce
+    from raftlog.client.core.calls import Produce
 
 
 class _Wait(NamedTuple):

@@ -2,8 +2,8 @@
 
 from typing import Any, Final, final
 
-from raftlog.embed.recording.history import Operation
 from raftlog.embed.recording.kafka_python import DEFINITE, UNSURE, found_in
+from raftlog.embed.recording.operations import Operation
 from raftlog.embed.recording.wrapper import (
     NO_TRANSACTIONS,
     ONE_BY_ONE,

@@ -12,7 +12,8 @@ from typing import Any, Final, final
 
 from raftlog.base.errors import LocalMisuse
 from raftlog.embed.recording.door import Identify, SeenRecord, identity_of
-from raftlog.embed.recording.history import Operation, Recording
+from raftlog.embed.recording.history import Recording
+from raftlog.embed.recording.operations import Operation
 from raftlog.embed.recording.wrapper import NO_TRANSACTIONS, ONE_BY_ONE, Recorded, not_recorded
 
 LIBRARY: Final = "confluent_kafka"

@@ -28,7 +28,7 @@ class RecordedCluster(Recorded):
     @property
     def aio(self) -> AsyncFace:
         """The awaitable methods."""
-        return AsyncFace(self)  # type: ignore[arg-type]  # it stands for one
+        return AsyncFace(self)
 
     def kill(self, node: int) -> None:
         """As the original's, noted."""

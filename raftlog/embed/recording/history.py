@@ -15,6 +15,7 @@ How it keeps to the truth:
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +26,7 @@ from raftlog.base.arguments import checked
 from raftlog.base.errors import LocalMisuse, OperatingError
 from raftlog.client.core.arguments import Seconds, TopicName
 from raftlog.embed.recording.door import Identify, Identity, by_value, sent_twice
+from raftlog.embed.recording.operations import Operation, Seats
 from raftlog.verify import Header, HistoryWriter, Judgement, Verdict, judge
 from raftlog.verify.judging.verdict import INVALID
 from raftlog.verify.report.page import RunFolder, render
@@ -34,91 +36,6 @@ OPERATIONS_MAX: Final = 5_000_000
 """A history is judged in memory."""
 CONSUMERS: Final = ("subscribe", "assign")
 _FAILURES_SHOWN: Final = 5
-
-
-@final
-class Seats:
-    """The process numbers of one client that are free."""
-
-    def __init__(self) -> None:
-        self._free: list[int] = []
-
-    def take(self) -> int | None:
-        """The one that was free last, if any."""
-        return self._free.pop() if self._free else None
-
-    def give_back(self, process: int) -> None:
-        self._free.append(process)
-
-    def leave(self) -> None:
-        """Begin with new numbers."""
-        self._free.clear()
-
-
-@final
-class Operation:
-    """A call that was recorded. It ends once; what ends it later is ignored."""
-
-    def __init__(
-        self, history: "Recording", seats: Seats, process: int, f: str, key: str, value: Any
-    ) -> None:
-        self.history = history
-        self.value = value
-        self.seats = seats
-        self.process = process
-        self.f = f
-        self.key = key
-        self.unsure = ""
-        """Why an earlier attempt may have been written, if any was of unknown outcome."""
-        self.look: Callable[[], None] | None = None
-        """Ends the operation if its client knows the outcome already, though it has not told."""
-
-    def ok(self, value: Any, *, key: str | None = None) -> None:
-        """It happened."""
-        self.history.end(self, "ok", value=value, key=key)
-
-    def sent(self, topic: str, partition: int, offset: int | None) -> None:
-        """The record was acknowledged at this place, or, as with acks=0, at none."""
-        if offset is None or offset < 0:
-            self.info("acknowledged without an offset, as acks=0 is")
-            return
-        key = f"{topic}/{partition}"
-        self.history.acknowledged(key, offset)
-        self.ok([offset, self.value], key=key)
-
-    def fail(self, error: object) -> None:
-        """It certainly did not happen, and never will."""
-        self.history.put_off(self, "fail", _told(error))
-
-    def info(self, error: object) -> None:
-        """It may have happened, or may yet: a timeout, a lost connection, and all else."""
-        self.history.put_off(self, "info", _told(error))
-
-
-@final
-class Reading:
-    """A poll. `with` records its call and its return; the block puts what it returned into `found`,
-    by topic partition: pairs of offset and identity."""
-
-    def __init__(self, polling: Operation) -> None:
-        self._polling = polling
-        self.found: dict[str, list[list[Any]]] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        del kind, trace
-        # An iterator that is at its end has read, and found nothing.
-        if error is None or isinstance(error, StopIteration | StopAsyncIteration):
-            self._polling.ok(self.found)
-        else:
-            self._polling.info(error)
 
 
 @final
@@ -368,7 +285,8 @@ class Recording:
             identify = self._identify_read(identity)
             self._look()
             topics, ends = list(self._sent), dict(self._ends)
-        return read_everything(self, bootstrap_servers, topics, ends, seconds, value, identify)
+        begin = partial(self.begin, Seats(), "poll")
+        return read_everything(begin, bootstrap_servers, topics, ends, seconds, value, identify)
 
     @checked
     def judge(self, *, report: str | Path | None = None) -> Verdict:
@@ -419,7 +337,3 @@ def _summary(verdict: Verdict, path: Path, report: str | Path | None) -> str:
     if report is not None:
         lines.append(f"report: {report}")
     return "\n".join(lines)
-
-
-def _told(error: object) -> str:
-    return (error if isinstance(error, str) else repr(error))[:500]

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, Final, final
 
 from raftlog.embed.recording.door import SeenRecord, identity_of
-from raftlog.embed.recording.history import Operation
+from raftlog.embed.recording.operations import Operation
 from raftlog.embed.recording.wrapper import NO_TRANSACTIONS, Recorded, not_recorded
 
 LIBRARY: Final = "kafka"

@@ -12,8 +12,8 @@ from raftlog.base.errors import RaftlogError
 from raftlog.client.core.errors import ConnectionLost, OutcomeUnknown
 from raftlog.client.core.fetcher import Trouble
 from raftlog.client.core.values import RecordPosition
-from raftlog.embed.recording.history import Operation
 from raftlog.embed.recording.kafka_python import found_in
+from raftlog.embed.recording.operations import Operation
 from raftlog.embed.recording.wrapper import Recorded
 
 

@@ -10,13 +10,13 @@ from raftlog.client.core.asks import EARLIEST, LATEST
 from raftlog.client.core.fetcher import Trouble
 from raftlog.client.core.values import TopicPartition
 from raftlog.embed.recording.door import Identify, SeenRecord, identity_of
-from raftlog.embed.recording.history import Reading, Recording, Seats
+from raftlog.embed.recording.operations import Operation, Reading
 
 _POLL_SECONDS: Final = 0.2
 
 
 def read_everything(
-    history: Recording,
+    begin: Callable[[], Operation],
     bootstrap: str,
     topics: Sequence[str],
     acknowledged: Mapping[str, int],
@@ -26,16 +26,16 @@ def read_everything(
 ) -> int:
     """Read until every acknowledged record and every end is reached; the number of records."""
     deadline = time.perf_counter() + seconds
-    seats, count = Seats(), 0
+    count = 0
     with BlockingClient(bootstrap) as client:
-        begin: dict[TopicPartition, Any] = {}
+        first: dict[TopicPartition, Any] = {}
         ends: dict[TopicPartition, int] = {}
         for topic in topics:
-            begin.update(client.offsets(topic, EARLIEST))
+            first.update(client.offsets(topic, EARLIEST))
             ends.update(client.offsets(topic, LATEST))
         ends = {place: max(end, acknowledged.get(_key(place), 0)) for place, end in ends.items()}
-        at = dict(begin)
-        client.assign(begin)
+        at = dict(first)
+        client.assign(first)
         while lacking := [place for place, end in ends.items() if at[place] < end]:
             if time.perf_counter() > deadline:
                 place = lacking[0]
@@ -46,7 +46,7 @@ def read_everything(
                     do="wait until the cluster is whole (cluster.wait_until_healthy()), then read "
                     "back; if it is whole, acknowledged records are lost",
                 )
-            with Reading(history.begin(seats, "poll")) as reading:
+            with Reading(begin()) as reading:
                 count += _one_poll(client, reading, at, deserialize, identify)
     return count
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from raftlog.base.errors import LocalMisuse
 from raftlog.embed.recording.door import Identify, SeenRecord, identity_of
-from raftlog.embed.recording.history import Operation, Reading, Recording, Seats
+from raftlog.embed.recording.history import Recording
+from raftlog.embed.recording.operations import Operation, Reading, Seats
 
 _OWN: Final = ("_raftlog_original", "_raftlog_history", "_raftlog_identify", "_raftlog_seats")
 

@@ -17,10 +17,11 @@ import attrs
 from raftlog.base.errors import CorruptData, FutureFormat
 from raftlog.metadata import commands as c
 from raftlog.metadata.image import ClusterImage, decode_snapshot, encode_snapshot
-from raftlog.metadata.performed import Done, OnceId, done_before, once_problem, with_done
+from raftlog.metadata.performed import Done, OnceId
 from raftlog.metadata.refusals import Refusal
 from raftlog.metadata.rules import apply_brokers, apply_controllers, apply_topics
 from raftlog.metadata.rules.applied import Applied
+from raftlog.metadata.rules.once import done_before, once_problem, with_done
 
 
 def apply(image: ClusterImage, command: c.Command, once: OnceId | None = None) -> Applied:

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSource
 
 from raftlog.base.errors import OperatingError
 from raftlog.spark.connector.one_line import one_line
-from raftlog.spark.session import missing_packages
+from raftlog.spark.requirements import missing_packages
 
 
 @final

@@ -29,7 +29,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 from raftlog.base.errors import ConfigError, OperatingError, RaftlogError
 from raftlog.base.units import millis
 from raftlog.client.blocking import BlockingClient
-from raftlog.client.core.client import KnowTopic
+from raftlog.client.core.calls import KnowTopic
 from raftlog.records.compression import CODEC_NAMES
 from raftlog.spark.connector.cluster import explained, reach
 from raftlog.spark.connector.one_line import one_line

@@ -50,7 +50,7 @@ from raftlog.spark.connector.reading import read_range
 from raftlog.spark.connector.sink import BatchSink, StreamSink
 from raftlog.spark.connector.stream import RefusedStream, StreamReader
 from raftlog.spark.decoding.columns import COLUMNS, HEADERS
-from raftlog.spark.session import settle_python, too_old
+from raftlog.spark.requirements import settle_python, too_old
 
 SQL_TYPES: Final = {
     "key": BinaryType(),

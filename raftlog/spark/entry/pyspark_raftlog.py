@@ -1,6 +1,6 @@
 """Lets Spark find format("raftlog") by itself: it loads top-level modules called pyspark_*."""
 
-from raftlog.spark.session import missing_packages
+from raftlog.spark.requirements import missing_packages
 
 if missing_packages() is None:
     from raftlog.spark.connector.source import RaftlogDataSource as DefaultSource

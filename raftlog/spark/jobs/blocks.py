@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from raftlog.verify.histories.pairing import OPEN
+from raftlog.verify.histories.interval import OPEN
 from raftlog.verify.judging.linearizability import BEFORE_ALL
 
 Ints = npt.NDArray[np.int64]

@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from raftlog.verify.histories.history import BadHistory, Op
-from raftlog.verify.histories.pairing import OPEN, Interval, interval_of
+from raftlog.verify.histories.interval import OPEN, Interval
+from raftlog.verify.histories.pairing import interval_of
 from raftlog.verify.histories.pairs import KnownLog
 from raftlog.verify.judging import anomalies, evidence
 from raftlog.verify.judging.explain import describe

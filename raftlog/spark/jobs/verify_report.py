@@ -16,7 +16,7 @@ from raftlog.verify.report.page import RunFolder, render
 from raftlog.verify.report.proof import proof_of
 
 if TYPE_CHECKING:
-    from raftlog.verify.histories.pairing import Interval
+    from raftlog.verify.histories.interval import Interval
 
 _STATUS: Final = {"valid": HELD, "invalid": VIOLATED, "not exercised": NOT_EXERCISED}
 _WITNESSES_ONLY: Final = (

@@ -22,12 +22,13 @@ import msgspec
 
 from raftlog.base.arguments import AnyText, check, checked
 from raftlog.base.errors import LocalMisuse, OperatingError, WrongType, WrongValue
-from raftlog.verify.histories.late_keys import chosen_late
 
 FORMAT: Final = 1
 SOURCES: Final = ("sim", "blackbox", "demo", "embed", "import")
 TYPES: Final = ("invoke", "ok", "fail", "info")
 NEMESIS: Final = "nemesis"
+UNKNOWN_PARTITION: Final = "/?"
+"""The end of a key whose partition the client chooses (`raftlog.verify.histories.late_keys`)."""
 
 if TYPE_CHECKING:
     Kind = str  # whoever makes an `Op` hands on what it was told
@@ -309,3 +310,11 @@ class HistoryWriter:
         self._state = "failed"
         self._sink.flush()
         self._state = "open"
+
+
+def chosen_late(call: Op, end: Op) -> bool:
+    """Whether a completion names the partition of a send that was called to `topic/?`."""
+    if call.f != "send" or call.key is None or end.key is None:
+        return False
+    topic, _, partition = end.key.rpartition("/")
+    return call.key == topic + UNKNOWN_PARTITION and partition.isdecimal()

@@ -10,27 +10,14 @@ then. The completion names it. Of a send that no answer came for:
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
+from raftlog.verify.histories.history import UNKNOWN_PARTITION
+from raftlog.verify.histories.interval import Interval
 from raftlog.verify.histories.pairs import Value, values_of
 
-if TYPE_CHECKING:
-    from raftlog.verify.histories.history import Op
-    from raftlog.verify.histories.pairing import Interval
 
-UNKNOWN_PARTITION: Final = "/?"
-"""How the key of such a call ends."""
-
-
-def chosen_late(call: "Op", end: "Op") -> bool:
-    """Whether a completion names the partition of a send that was called to `topic/?`."""
-    if call.f != "send" or call.key is None or end.key is None:
-        return False
-    topic, _, partition = end.key.rpartition("/")
-    return call.key == topic + UNKNOWN_PARTITION and partition.isdecimal()
-
-
-def settle_keys(found: Sequence["Interval"], unanswered: Iterable["Interval"]) -> list["Interval"]:
+def settle_keys(found: Sequence[Interval], unanswered: Iterable[Interval]) -> list[Interval]:
     """Give every unanswered send to `topic/?` its partition, in place. The result is what has to be
     added: such a send once more for each other partition in which it may lie."""
     late = [op for op in unanswered if op.key is not None and op.key.endswith(UNKNOWN_PARTITION)]
@@ -60,7 +47,7 @@ def settle_keys(found: Sequence["Interval"], unanswered: Iterable["Interval"]) -
     return more
 
 
-def _seen(found: Sequence["Interval"]) -> Iterator[tuple[str, Sequence[Any]]]:
+def _seen(found: Sequence[Interval]) -> Iterator[tuple[str, Sequence[Any]]]:
     """Every key that an operation names, with the values that it read there."""
     for op in found:
         if op.f in ("poll", "txn"):
@@ -70,7 +57,7 @@ def _seen(found: Sequence["Interval"]) -> Iterator[tuple[str, Sequence[Any]]]:
             yield op.key, ()
 
 
-def _copy(op: "Interval", key: str) -> "Interval":
+def _copy(op: Interval, key: str) -> Interval:
     kind: type[Interval] = type(op)
     return kind(
         op.index,

@@ -16,7 +16,8 @@ import msgspec
 from raftlog.base.arguments import check, checked
 from raftlog.verify.histories.history import BadHistory, Line, Op
 from raftlog.verify.histories.history_reader import HistoryReader, RawLine
-from raftlog.verify.histories.pairing import OPEN, Interval, Pairing, add_evidence
+from raftlog.verify.histories.interval import OPEN, Interval
+from raftlog.verify.histories.pairing import Pairing, add_evidence
 from raftlog.verify.histories.pairs import KnownLog
 
 _ANYTHING: Final = msgspec.json.Decoder().decode

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final
 
-from raftlog.verify.histories.pairing import Interval
+from raftlog.verify.histories.interval import Interval
 from raftlog.verify.histories.pairs import Value, values_of
 from raftlog.verify.judging.explain import describe
 from raftlog.verify.judging.facts import Batch, KeyFacts

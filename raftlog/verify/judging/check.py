@@ -22,7 +22,7 @@ from raftlog.base.errors import LocalMisuse
 from raftlog.base.limits import HOLE_STEPS_DEFAULT, INT64_MAX, SEARCH_STEPS_DEFAULT
 from raftlog.verify.histories.history import BadHistory, Header, Op
 from raftlog.verify.histories.history_reader import HistoryReader, OpenFile
-from raftlog.verify.histories.pairing import Interval
+from raftlog.verify.histories.interval import Interval
 from raftlog.verify.histories.raw_pairing import intervals
 from raftlog.verify.judging import (
     anomalies,

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from raftlog.verify.histories.pairing import OPEN, Interval
+from raftlog.verify.histories.interval import OPEN, Interval
 from raftlog.verify.judging.classes import G0, G1C
 from raftlog.verify.judging.explain import describe
 from raftlog.verify.judging.facts import Facts

@@ -12,7 +12,7 @@ from typing import Any, Final, final
 
 import attrs
 
-from raftlog.verify.histories.pairing import Interval
+from raftlog.verify.histories.interval import Interval
 from raftlog.verify.judging.anomalies import claims_of
 from raftlog.verify.judging.explain import describe
 from raftlog.verify.judging.facts import Facts, KeyFacts, per_key

@@ -1,6 +1,6 @@
 """Sentences about operations, for witnesses: plain words, the same for terminal, JSON and page."""
 
-from raftlog.verify.histories.pairing import OPEN, Interval, shortened
+from raftlog.verify.histories.interval import OPEN, Interval, shortened
 
 
 def moment(ns: int) -> str:

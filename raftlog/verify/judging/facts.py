@@ -14,7 +14,7 @@ import attrs
 import msgspec
 
 from raftlog.verify.histories.history import BadHistory
-from raftlog.verify.histories.pairing import Interval
+from raftlog.verify.histories.interval import Interval
 from raftlog.verify.histories.pairs import KnownLog, Pairs, Value, values_of
 
 Bound = tuple[int, Interval]

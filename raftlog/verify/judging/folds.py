@@ -19,7 +19,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any, NamedTuple, TypeVar
 
-from raftlog.verify.histories.pairing import OPEN, Interval
+from raftlog.verify.histories.interval import OPEN, Interval
 from raftlog.verify.histories.pairs import Value
 from raftlog.verify.judging import holes
 from raftlog.verify.judging.facts import per_key

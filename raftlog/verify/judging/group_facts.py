@@ -5,7 +5,7 @@ from typing import final
 
 import attrs
 
-from raftlog.verify.histories.pairing import OPEN, Interval
+from raftlog.verify.histories.interval import OPEN, Interval
 
 Told = tuple[int, int, Interval]
 """(when a member was told of it, a generation, the operation)."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from raftlog.verify.histories.pairing import OPEN, Interval
+from raftlog.verify.histories.interval import OPEN, Interval
 from raftlog.verify.judging.evidence import Evidence, Highest, Report
 from raftlog.verify.judging.explain import describe
 from raftlog.verify.judging.facts import Facts, KeyFacts

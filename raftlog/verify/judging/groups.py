@@ -20,7 +20,7 @@ from functools import partial
 from itertools import accumulate
 from typing import Any, Final
 
-from raftlog.verify.histories.pairing import OPEN, Interval
+from raftlog.verify.histories.interval import OPEN, Interval
 from raftlog.verify.judging import group_offsets
 from raftlog.verify.judging.evidence import Evidence
 from raftlog.verify.judging.explain import describe

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, final
 
 import attrs
 
-from raftlog.verify.histories.pairing import OPEN
+from raftlog.verify.histories.interval import OPEN
 
 
 class Segment(NamedTuple):

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple, final
 import attrs
 
 from raftlog.base.amounts import amount
-from raftlog.verify.histories.pairing import OPEN, Interval
+from raftlog.verify.histories.interval import OPEN, Interval
 from raftlog.verify.histories.pairs import Value
 from raftlog.verify.judging import explain, holes
 from raftlog.verify.judging.facts import Batch, Bound, KeyFacts

@@ -17,7 +17,7 @@ import attrs
 
 from raftlog.base.arguments import check
 from raftlog.verify.histories.history import BadHistory
-from raftlog.verify.histories.pairing import OPEN, Interval
+from raftlog.verify.histories.interval import OPEN, Interval
 
 State = Hashable
 Step = Callable[[Any, Any], tuple[bool, Any]]

@@ -16,7 +16,7 @@ from typing import Any, final
 
 import attrs
 
-from raftlog.verify.histories.pairing import Interval
+from raftlog.verify.histories.interval import Interval
 from raftlog.verify.histories.pairs import Pairs
 from raftlog.verify.judging.explain import describe
 from raftlog.verify.judging.facts import Facts, KeyFacts

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import attrs
 
-from raftlog.verify.histories.pairing import OPEN, Interval
+from raftlog.verify.histories.interval import OPEN, Interval
 from raftlog.verify.judging.explain import moment
 from raftlog.verify.judging.models import Call
 

@@ -12,7 +12,7 @@ from typing import Any, Final, final
 
 import attrs
 
-from raftlog.verify.histories.pairing import shortened
+from raftlog.verify.histories.interval import shortened
 from raftlog.verify.judging.verdict import INVALID, Verdict
 
 HELD: Final = "held"

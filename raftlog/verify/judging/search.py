@@ -19,7 +19,7 @@ import attrs
 
 from raftlog.base.amounts import amount
 from raftlog.verify.histories.history import BadHistory
-from raftlog.verify.histories.pairing import OPEN, Interval
+from raftlog.verify.histories.interval import OPEN, Interval
 from raftlog.verify.judging.explain import describe, moment
 from raftlog.verify.judging.models import Call, Model, calls_of
 from raftlog.verify.judging.register_story import core_of, story_of

@@ -11,7 +11,7 @@ from typing import Any, Final, final
 
 import attrs
 
-from raftlog.verify.histories.pairing import Interval
+from raftlog.verify.histories.interval import Interval
 
 VERSION: Final = 1
 JUDGE: Final = 3

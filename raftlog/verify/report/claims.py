@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, final
 import attrs
 
 from raftlog.base.amounts import amount
-from raftlog.verify.histories.pairing import OPEN, Interval
+from raftlog.verify.histories.interval import OPEN, Interval
 from raftlog.verify.judging.check import LOG, Judgement
 from raftlog.verify.judging.classes import G0, G1C
 from raftlog.verify.judging.explain import moment

@@ -17,7 +17,7 @@ import attrs
 from raftlog.base.amounts import amount
 from raftlog.base.limits import REPORT_BYTES_MAX
 from raftlog.base.printable import visible_everywhere
-from raftlog.verify.histories.pairing import OPEN, shortened
+from raftlog.verify.histories.interval import OPEN, shortened
 from raftlog.verify.judging.check import LOG, Judgement
 from raftlog.verify.judging.classes import DEFINITIONS
 from raftlog.verify.judging.explain import moment

@@ -7,7 +7,7 @@ answer: then a strip shows only offsets that somebody asked for, and says so.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from raftlog.verify.histories.pairing import Interval
+from raftlog.verify.histories.interval import Interval
 
 _STRIPS_MAX: Final = 6
 _RUNS_MAX: Final = 200

@@ -13,7 +13,7 @@ from typing import Any, Final, final
 import attrs
 
 from raftlog.base.amounts import amount
-from raftlog.verify.histories.pairing import OPEN, Interval, shortened
+from raftlog.verify.histories.interval import OPEN, Interval, shortened
 from raftlog.verify.histories.pairs import values_of
 from raftlog.verify.judging.check import LOG, Judgement
 from raftlog.verify.judging.explain import describe

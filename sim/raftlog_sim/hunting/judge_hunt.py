@@ -21,7 +21,7 @@ from random import Random  # noqa: TID251  (seeded by name, outside every simula
 from typing import Any, Final, NamedTuple
 
 from raftlog.verify import Header, judge_operations
-from raftlog.verify.histories.pairing import Interval
+from raftlog.verify.histories.interval import Interval
 from raftlog_sim.hunting import mutation
 from raftlog_sim.hunting.small_logs import KEY, SHAPES, Shape, by_search, generate
 from raftlog_sim.hunting.small_registers import generate_registers

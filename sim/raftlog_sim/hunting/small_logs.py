@@ -11,7 +11,7 @@ from typing import Any, Final, final
 
 import attrs
 
-from raftlog.verify.histories.pairing import OPEN, Interval
+from raftlog.verify.histories.interval import OPEN, Interval
 from raftlog.verify.histories.pairs import Pairs
 from raftlog.verify.judging.linearizability import COMMITTED_PREFIX, LINEARIZABLE
 from raftlog.verify.judging.models import Call, append_only

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import attrs
 
-from raftlog.verify.histories.pairing import OPEN, Interval
+from raftlog.verify.histories.interval import OPEN, Interval
 from raftlog.verify.judging.models import CAS_REGISTER, Call, Model
 
 KEYS: Final = ("r/0", "r/1")

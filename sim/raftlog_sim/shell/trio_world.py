@@ -25,7 +25,7 @@ from raftlog.broker.broker import Broker
 from raftlog.broker.config import BrokerConfig
 from raftlog.broker.events import AdminCall, Effects, Event, PeerMessages, WriteFailed
 from raftlog.client import system
-from raftlog.client.core.client import Call, Produce
+from raftlog.client.core.calls import Call, Produce
 from raftlog.client.core.values import ClientOptions
 from raftlog.client.trio_driver import Client
 from raftlog.runtime.driver import Driver

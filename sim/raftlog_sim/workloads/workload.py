@@ -19,7 +19,7 @@ from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import Offset
 from raftlog.base.units import NANOS_PER_MILLI, WallMillis, millis
 from raftlog.client.core import asks
-from raftlog.client.core.client import Call, Produce
+from raftlog.client.core.calls import Call, Produce
 from raftlog.client.core.errors import KafkaError, NotDone, OutcomeUnknown
 from raftlog.client.core.fetched import FetchedBatches
 from raftlog.client.core.values import (

@@ -12,7 +12,8 @@ import attrs
 from raftlog.base.ids import ConnectionId, NodeId
 from raftlog.base.units import NANOS_PER_MICRO, NEVER, Instant, millis
 from raftlog.broker.events import Request
-from raftlog.client.core.client import Call, ClientCore
+from raftlog.client.core.calls import Call
+from raftlog.client.core.client import ClientCore
 from raftlog.client.core.group.consumer import GroupConsumer
 from raftlog.client.core.group.options import ConsumerOptions
 from raftlog.client.core.values import (

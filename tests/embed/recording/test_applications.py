@@ -12,7 +12,8 @@ from raftlog.client.blocking import BlockingClient
 from raftlog.client.core.asks import LATEST, list_offsets
 from raftlog.client.core.values import TopicPartition
 from raftlog.embed.cluster import Cluster
-from raftlog.embed.recording.history import Operation, Recording
+from raftlog.embed.recording.history import Recording
+from raftlog.embed.recording.operations import Operation
 from tests.embed.recording.applications import APPLICATIONS, TOPIC, lines_of, sends_of
 
 pytestmark = [

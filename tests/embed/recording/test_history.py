@@ -7,7 +7,7 @@ import pytest
 from raftlog import verify
 from raftlog.base.errors import LocalMisuse, OperatingError, WrongType, WrongValue
 from raftlog.embed.recording.door import SeenRecord, by_value, identity_of
-from raftlog.embed.recording.history import Seats
+from raftlog.embed.recording.operations import Seats
 from tests.embed.recording.applications import lines_of
 
 
