@@ -16,7 +16,7 @@ import trio
 from raftlog.cli.output.render import format_option, print_json_line
 from raftlog.cli.settings import parse_settings
 from raftlog.runtime import server
-from raftlog.runtime.fault_port import Faults
+from raftlog.runtime.fault_port import TEST_DISK, Faults, TestDisk
 from raftlog.runtime.real_ports import SystemClock
 from raftlog.runtime.recording_port import Recordings
 from raftlog.runtime.server import Started
@@ -99,6 +99,7 @@ async def _serve(
                 started=report,
                 clock=clock,
                 faults=_faults(config),
+                test_disk=_test_disk(config, tracer),
                 recordings=recordings,
             )
             nursery.cancel_scope.cancel()
@@ -122,6 +123,15 @@ def _faults(config: ServerConfig) -> Faults | None:
     from raftlog.testing.faults import faults_of
 
     return faults_of(config)
+
+
+def _test_disk(config: ServerConfig, tracer: JsonTracer) -> TestDisk | None:
+    """That of a test, when the environment asks for it; loaded then only."""
+    if not os.environ.get(TEST_DISK):
+        return None
+    from raftlog.testing.faulty_disk import disk_from_environment
+
+    return disk_from_environment(config, tracer)
 
 
 def _report(form: str, started: Started) -> None:

@@ -30,6 +30,7 @@ from raftlog.runtime.settings.config_file import ServerConfig
 from raftlog.runtime.settings.fault_settings import FAULTS
 from raftlog.runtime.tracing import JsonTracer
 from raftlog.testing.faults import BrokerFaults
+from raftlog.testing.faulty_disk import disk_from_environment
 
 Result = TypeVar("Result")
 
@@ -236,6 +237,7 @@ class InProcessBrokers:
                 own_process=False,
                 control=running.control,
                 faults=self._faults(node, config),
+                test_disk=disk_from_environment(config, tracer),
                 recordings=self._recordings(config, stack),
             )
 

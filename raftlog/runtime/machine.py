@@ -16,13 +16,11 @@ from typing import Final, final
 import attrs
 import trio
 
-from raftlog.base.errors import ConfigError
 from raftlog.base.ports import Clock, Disk, Entropy, Tracer
-from raftlog.base.trace import TraceEvent
-from raftlog.runtime import faulty_disk
 from raftlog.runtime.disks.log_dirs import LOCK_FILE, FurtherDisk, lock_directory, take_further
 from raftlog.runtime.disks.open_files import Descriptors, PosixDescriptors
 from raftlog.runtime.disks.workers import ThreadWorkers, Workers
+from raftlog.runtime.fault_port import TestDisk
 from raftlog.runtime.huge_pages import use_huge_pages
 from raftlog.runtime.network.slabs import SlabPool
 from raftlog.runtime.network.streams import Network, TcpNetwork
@@ -62,11 +60,17 @@ class Machine:
     """The number by which the operating system knows this process."""
 
 
-def this_machine(config: ServerConfig, clock: Clock, tracer: Tracer, stack: ExitStack) -> Machine:
-    """The real one, with the data directory locked until `stack` is closed, and the test disk over
-    it when that is asked. Belongs to the trio thread."""
+def this_machine(
+    config: ServerConfig,
+    clock: Clock,
+    tracer: Tracer,
+    stack: ExitStack,
+    test_disk: TestDisk | None = None,
+) -> Machine:
+    """The real one, with the data directory locked until `stack` is closed. `test_disk` may put
+    disks of its own in place of those of the log directories. Belongs to the trio thread."""
     lock_directory(config.data_dir, stack, tracer)
-    over = partial(_disk_at, config, tracer)
+    over = partial(_disk_at, test_disk)
     disk, descriptors = over(config.data_dir)
     return Machine(
         clock=clock,
@@ -82,22 +86,12 @@ def this_machine(config: ServerConfig, clock: Clock, tracer: Tracer, stack: Exit
     )
 
 
-def _disk_at(
-    config: ServerConfig, tracer: Tracer, path: str
-) -> tuple[Disk, PosixDescriptors | None]:
-    """The disk of a log directory, and how its files are sent; with the test disk over it when that
-    is asked."""
+def _disk_at(test_disk: TestDisk | None, path: str) -> tuple[Disk, PosixDescriptors | None]:
+    """The disk of a log directory, and how its files are sent: by number only where no test disk
+    stands over it, for that one may hold bytes that are not in the files yet."""
     disk = PosixDisk(path)
-    wanted = os.environ.get(faulty_disk.VARIABLE)
-    if not wanted:
-        return disk, PosixDescriptors(path)
-    if not config.loopback_only():
-        raise ConfigError("test disks are refused beyond loopback", on=faulty_disk.VARIABLE)
-    options = faulty_disk.parse_options(wanted)
-    if not path.endswith(options.only):
-        return disk, PosixDescriptors(path)
-    tracer.emit(TraceEvent("test-disk", path, (("options", wanted),)))
-    return faulty_disk.wrap(disk, options), None
+    over = None if test_disk is None else test_disk(path, disk)
+    return (disk, PosixDescriptors(path)) if over is None else (over, None)
 
 
 def is_locked(data_dir: str) -> bool:

@@ -31,7 +31,7 @@ from raftlog.runtime.disks.log_dirs import open_directories
 from raftlog.runtime.disks.log_writer import DirectoryThreads
 from raftlog.runtime.disks.open_files import OpenFiles
 from raftlog.runtime.driver import DrivenBroker, Driver
-from raftlog.runtime.fault_port import Faults
+from raftlog.runtime.fault_port import Faults, TestDisk
 from raftlog.runtime.huge_pages import use_huge_pages_again
 from raftlog.runtime.machine import Machine, raise_file_limit, this_machine, tune_process
 from raftlog.runtime.network import handshake
@@ -106,15 +106,16 @@ async def serve(
     own_process: bool = True,
     control: Control | None = None,
     faults: Faults | None = None,
+    test_disk: TestDisk | None = None,
     recordings: Recordings | None = None,
 ) -> None:
     """Run one broker until it is told to stop. Raises `RaftlogError` when it cannot start.
 
     With `own_process` it watches signals and tunes the process; without, it leaves both alone.
-    `faults` are those of a test; `recordings` takes that of this boot.
+    `faults` and `test_disk` are those of a test; `recordings` takes that of this boot.
     """
     with ExitStack() as stack:
-        machine = this_machine(config, clock or SystemClock(), tracer, stack)
+        machine = this_machine(config, clock or SystemClock(), tracer, stack, test_disk)
         if faults is not None:
             machine = _faulty(faults, config, machine, tracer)
         await serve_on(

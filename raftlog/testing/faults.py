@@ -13,9 +13,9 @@ from raftlog.base.ports import Disk
 from raftlog.broker.broker import Broker
 from raftlog.runtime.driver import DrivenBroker
 from raftlog.runtime.fault_port import Answer, FaultDoor
-from raftlog.runtime.faulty_disk import FaultsNow, FaultyDisk, TestDiskOptions
 from raftlog.runtime.settings.config_file import ServerConfig
 from raftlog.testing.broker import FaultyBroker
+from raftlog.testing.faulty_disk import FaultsNow, FaultyDisk, TestDiskOptions
 from raftlog.testing.room import FaultRoom
 
 _JSON: Final = "application/json"

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from raftlog.base.errors import LocalMisuse
-from raftlog.runtime.faulty_disk import FaultsNow
 from raftlog.runtime.real_ports import OsEntropy
+from raftlog.testing.faulty_disk import FaultsNow
 from raftlog.testing.rules import (
     Action,
     ApiFault,

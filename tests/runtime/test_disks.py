@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.base.errors import ConfigError, DiskError, DiskFull, LocalMisuse
-from raftlog.runtime import faulty_disk, real_ports
-from raftlog.runtime.faulty_disk import FaultyDisk, TestDiskOptions, WriteBackDisk
+from raftlog.runtime import real_ports
 from raftlog.runtime.real_ports import PosixDisk, syncfs_tells
+from raftlog.testing import faulty_disk
+from raftlog.testing.faulty_disk import FaultyDisk, TestDiskOptions, WriteBackDisk
 
 
 @pytest.fixture(params=["posix", "writeback"])

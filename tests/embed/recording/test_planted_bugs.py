@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from raftlog import verify
-from raftlog.embed.recording import confluent, history
+from raftlog.embed.recording import confluent, history, operations
 from raftlog.runtime.local.ports import free_ports
 from tests.embed.recording.applications import sends_of
 

@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from raftlog.runtime.faulty_disk import WriteBackDisk
 from raftlog.runtime.real_ports import PosixDisk
+from raftlog.testing.faulty_disk import WriteBackDisk
 
 FILES = 150
 

@@ -6,14 +6,17 @@ import time
 import pytest
 
 from raftlog.base.errors import ConfigError, DiskError, DiskFull
-from raftlog.runtime.faulty_disk import (
+from raftlog.runtime.fault_port import TEST_DISK
+from raftlog.runtime.real_ports import PosixDisk
+from raftlog.runtime.settings.config_file import judge, parse_properties
+from raftlog.testing.faulty_disk import (
     FaultsNow,
     TestDiskOptions,
+    disk_from_environment,
     parse_control,
     parse_options,
     wrap,
 )
-from raftlog.runtime.real_ports import PosixDisk
 
 
 @pytest.fixture
@@ -104,3 +107,50 @@ def test_a_slow_sync_takes_at_least_as_long_as_told(disk, control):
     began = time.monotonic()
     file.sync()
     assert time.monotonic() - began >= 0.03
+
+
+def config_of(tmp_path, host):
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"0123456789abcdef\n")
+    secret.chmod(0o600)
+    text = (
+        "node.id = 1\n"
+        f"log.dirs = {tmp_path / 'data'}\n"
+        f"listeners = PLAINTEXT://{host}:9093\n"
+        "advertised.listeners = PLAINTEXT://127.0.0.1:9093\n"
+        f"raftlog.peer.listener = {host}:9193\n"
+        "controller.quorum.voters = 1@127.0.0.1:9193\n"
+        f"raftlog.cluster.secret.file = {secret}\n"
+    )
+    return judge(parse_properties(text, "server.properties"), "server.properties")
+
+
+class Events:
+    def __init__(self):
+        self.names = []
+
+    def emit(self, event):
+        self.names.append(event.name)
+
+
+def test_no_variable_no_test_disk(tmp_path, monkeypatch):
+    monkeypatch.delenv(TEST_DISK, raising=False)
+    assert disk_from_environment(config_of(tmp_path, "127.0.0.1"), Events()) is None
+
+
+def test_a_broker_that_others_reach_has_no_test_disk(tmp_path, monkeypatch):
+    monkeypatch.setenv(TEST_DISK, "writeback")
+    with pytest.raises(ConfigError, match="beyond loopback"):
+        disk_from_environment(config_of(tmp_path, "0.0.0.0"), Events())
+
+
+def test_one_of_two_directories_is_chosen_and_said(tmp_path, monkeypatch):
+    monkeypatch.setenv(TEST_DISK, "writeback,only=second")
+    tracer = Events()
+    over = disk_from_environment(config_of(tmp_path, "127.0.0.1"), tracer)
+    assert over is not None
+    disk = PosixDisk(str(tmp_path))
+    assert over("/x/first", disk) is None
+    assert tracer.names == []
+    assert over("/x/second", disk) is not None
+    assert tracer.names == ["test-disk"]

@@ -2,8 +2,9 @@
 
 `WriteBackDisk` keeps every write, creation, rename and removal in the memory of the process until
 the matching sync: `kill -9` then loses exactly what was not synced, as a power failure would.
-`FaultyDisk` makes syncs slow or failing and space scarce. `serve` loads this file only when
-`RAFTLOG_TEST_DISK` is set, says so at start, and refuses unless every listener is on loopback.
+`FaultyDisk` makes syncs slow or failing and space scarce. The command `raftlog serve` loads this
+file only when `RAFTLOG_TEST_DISK` is set. The broker says so at start, and refuses unless every
+listener is on loopback.
 
 The variable is a comma-separated list:
 
@@ -23,15 +24,16 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeVar, final
+from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, final
 
 import attrs
 
 from raftlog.base.binary import Buffer
 from raftlog.base.errors import ConfigError, DiskError, DiskFull
-from raftlog.base.ports import Disk, DiskFile
-
-VARIABLE: Final = "RAFTLOG_TEST_DISK"
+from raftlog.base.ports import Disk, DiskFile, Tracer
+from raftlog.base.trace import TraceEvent
+from raftlog.runtime.fault_port import TEST_DISK, TestDisk
+from raftlog.runtime.settings.config_file import ServerConfig
 
 _L = TypeVar("_L", bound="_Lockable")
 _P = ParamSpec("_P")
@@ -75,6 +77,25 @@ class FaultSource(Protocol):
         ...
 
 
+def disk_from_environment(config: ServerConfig, tracer: Tracer) -> TestDisk | None:
+    """The test disk that the environment asks for; None where it asks for none. `ConfigError` where
+    a listener is not on loopback, and for options that are unknown."""
+    wanted = os.environ.get(TEST_DISK)
+    if not wanted:
+        return None
+    if not config.loopback_only():
+        raise ConfigError("test disks are refused beyond loopback", on=TEST_DISK)
+    options = parse_options(wanted)
+
+    def over(path: str, disk: Disk) -> Disk | None:
+        if not path.endswith(options.only):
+            return None
+        tracer.emit(TraceEvent("test-disk", path, (("options", wanted),)))
+        return wrap(disk, options)
+
+    return over
+
+
 def parse_options(text: str) -> TestDiskOptions:
     """Read the variable; `ConfigError` for anything unknown."""
     found: dict[str, str | int | bool] = {}
@@ -88,7 +109,7 @@ def parse_options(text: str) -> TestDiskOptions:
             field = {"slow-sync": "slow_sync_ms"}.get(name, name.replace("-", "_"))
             found[field] = int(value)
         else:
-            raise ConfigError(f"{item!r} is no test disk option", on=VARIABLE)
+            raise ConfigError(f"{item!r} is no test disk option", on=TEST_DISK)
     return TestDiskOptions(**found)  # type: ignore[arg-type]
 
 
@@ -102,7 +123,7 @@ def parse_control(text: str) -> FaultsNow:
         elif name == "slow-sync" and value.isdigit():
             found["slow_sync_ms"] = int(value)
         else:
-            raise ConfigError(f"{item!r} is no test disk fault", on=VARIABLE)
+            raise ConfigError(f"{item!r} is no test disk fault", on=TEST_DISK)
     return FaultsNow(**found)  # type: ignore[arg-type]
 
 
