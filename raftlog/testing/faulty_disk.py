@@ -43,7 +43,7 @@ _R = TypeVar("_R")
 @final
 @attrs.frozen(kw_only=True)
 class TestDiskOptions:
-    """What `RAFTLOG_TEST_DISK` asks for."""
+    """The options of `RAFTLOG_TEST_DISK`."""
 
     __test__ = False  # not a test class, whatever pytest thinks of its name
 
@@ -57,7 +57,7 @@ class TestDiskOptions:
 
 
 class FaultsNow(NamedTuple):
-    """What a control file, or a test, asks for at the moment."""
+    """The faults that a control file, or a test, asks for at the moment."""
 
     slow_sync_ms: int = 0
     fail_sync: bool = False
@@ -66,10 +66,10 @@ class FaultsNow(NamedTuple):
 
 
 class FaultSource(Protocol):
-    """Who says which faults a disk has, and is told of each that did something. Any thread asks."""
+    """Says which faults a disk has, and is told of each that did something. Any thread calls it."""
 
     def disk_now(self) -> FaultsNow:
-        """What is in force."""
+        """The faults that are in force."""
         ...
 
     def disk_used(self, what: str) -> None:
@@ -114,7 +114,7 @@ def parse_options(text: str) -> TestDiskOptions:
 
 
 def parse_control(text: str) -> FaultsNow:
-    """What a control file asks for; `ConfigError` for anything unknown."""
+    """The faults that a control file asks for; `ConfigError` for anything unknown."""
     found: dict[str, int | bool] = {}
     for item in filter(None, (each.strip() for each in text.split(","))):
         name, _, value = item.partition("=")
@@ -369,7 +369,7 @@ class FaultyDisk:
         self._faults = FaultsNow()
 
     def faults(self) -> FaultsNow:
-        """What the control file asks for now; nothing when there is none. It is replaced by a
+        """The faults that the control file asks for now; none when there is none. It is replaced by a
         rename, so that a new file has another inode. A source is asked in its place."""
         if self._source is not None:
             return self._source.disk_now()

@@ -128,7 +128,7 @@ class FaultRoom:
         self.uses.match(fault.id)
 
     def disk_now(self) -> FaultsNow:
-        """What the test disk does now (`faulty_disk.FaultSource`)."""
+        """The faults of the test disk now (`faulty_disk.FaultSource`)."""
         faults = self.disk
         if not faults:
             return _SOUND
