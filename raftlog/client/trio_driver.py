@@ -10,8 +10,8 @@
     for piece in await client.poll():
         for record in piece.records(): ...
 
-raftlog.client.core makes every decision; this file performs its effects on sockets. Call the
-methods only in the trio run that opened the client. Other threads use `raftlog.client.blocking`.
+raftlog.client.core decides, this file performs its effects on sockets. Call it only in the trio
+run that opened the client. Other threads use `raftlog.client.blocking`.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -63,8 +63,7 @@ from raftlog.client.wires import Wires
 from raftlog.kafka.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 _SENDS_PER_CHECKPOINT: Final = 256
-"""`send_soon` lets other tasks run once per this many records. Each time costs as much as ten
-records."""
+"""`send_soon` lets other tasks run once per so many records; each time costs like ten records."""
 
 Then = Callable[[RecordPosition | RaftlogError], None]
 """Called with the outcome of one record: its position, or the error."""

@@ -369,8 +369,8 @@ class FaultyDisk:
         self._faults = FaultsNow()
 
     def faults(self) -> FaultsNow:
-        """The faults that the control file asks for now; none when there is none. It is replaced by a
-        rename, so that a new file has another inode. A source is asked in its place."""
+        """The faults that the control file asks for now; none when there is none. It is replaced by
+        a rename, so that a new file has another inode. A source is asked in its place."""
         if self._source is not None:
             return self._source.disk_now()
         if not self._options.control:

@@ -11,8 +11,8 @@ from raftlog.client.core.batches import Headers
 
 
 class Produce(NamedTuple):
-    """A call: one record, completed with its `RecordPosition`. Waits for an unknown topic or
-    partition."""
+    """A call that sends one record and completes with its `RecordPosition`. It waits for an unknown
+    topic or partition."""
 
     topic: TopicName
     value: bytes | None
@@ -23,8 +23,8 @@ class Produce(NamedTuple):
 
 
 class KnowTopic(NamedTuple):
-    """A call: completed with a `TopicView` when the topic is known, and this partition of it if one
-    is named; `KafkaError` when it stays unknown."""
+    """A call that completes with a `TopicView` once the topic, and the partition if one is named,
+    is known. It ends in `KafkaError` when either stays unknown."""
 
     topic: TopicName
     partition: PartitionIndex | None = None

@@ -14,19 +14,17 @@ computes when the next turn is due.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, NamedTuple, final
+from typing import final
 
 import attrs
 
-from raftlog.base.arguments import between
 from raftlog.base.errors import LocalMisuse, OperatingError, RaftlogError
 from raftlog.base.ids import NodeId, Offset
-from raftlog.base.limits import RECORD_TIMESTAMP_MS_MAX
 from raftlog.base.ports import Entropy
 from raftlog.base.units import NEVER, Instant, WallMillis
-from raftlog.client.core.arguments import PartitionIndex, TopicName
 from raftlog.client.core.asks import Ask
 from raftlog.client.core.batches import Headers, PendingBatch, SentRecord
+from raftlog.client.core.calls import Call, Produce
 from raftlog.client.core.connections import Connections
 from raftlog.client.core.coordinators import Coordinators
 from raftlog.client.core.fetcher import Fetcher, Polled
@@ -50,29 +48,6 @@ from raftlog.client.core.values import (
     TopicPartition,
     Turn,
 )
-
-
-class Produce(NamedTuple):
-    """A call that sends one record and completes with its `RecordPosition`. It waits for an unknown
-    topic or partition."""
-
-    topic: TopicName
-    value: bytes | None
-    key: bytes | None = None
-    headers: Headers = ()
-    partition: PartitionIndex | None = None
-    timestamp_ms: Annotated[WallMillis, between(-1, RECORD_TIMESTAMP_MS_MAX)] = WallMillis(-1)
-
-
-class KnowTopic(NamedTuple):
-    """A call that completes with a `TopicView` once the topic, and the partition if one is named,
-    is known. It ends in `KafkaError` when either stays unknown."""
-
-    topic: TopicName
-    partition: PartitionIndex | None = None
-
-
-Call = Produce | KnowTopic | Ask
 
 
 @final
