@@ -1,4 +1,4 @@
-"""A replica's state from what recovery found on disk."""
+"""Builds a replica's state at a boot from what recovery found on disk."""
 
 from typing import final
 
@@ -30,7 +30,10 @@ from raftlog.storage.segments.cold import ProducerReplay
 
 
 def claimed_position(recovered: RecoveredReplica) -> LogPosition | None:
-    """What a damaged replica once held; its chain there is not known any more."""
+    """The last log position that a damaged replica once held; None when it has no damage.
+
+    The chain at that position is lost with the damaged bytes.
+    """
     if recovered.claimed is None:
         return None
     index, term = recovered.claimed
@@ -38,7 +41,10 @@ def claimed_position(recovered: RecoveredReplica) -> LogPosition | None:
 
 
 def naming_damage(tracer: Tracer, recovered: RecoveredReplica) -> Tracer:
-    """The tracer for raft, which knows entries and no files: `healed` says what was damaged."""
+    """A tracer for the raft node that adds the damage to its `healed` event.
+
+    The raft node knows entries and no files, so it cannot name the damaged file itself.
+    """
     return _NamingDamage(tracer, recovered.why) if recovered.claimed is not None else tracer
 
 
@@ -62,9 +68,11 @@ def booted_tracker(
     *,
     machine: bool,
 ) -> LogTracker:
-    """The tracker at the log's end: producers replayed, log-start markers noted. Markers that are
-    committed already set the log start; the later ones wait. Recovery has judged the snapshot,
-    which of a replica with a machine is the state of both."""
+    """The tracker at the log's end, with producers replayed and log-start markers noted.
+
+    A marker at or below `commit` sets the log start now; a later one waits for its commit. Recovery
+    has judged the snapshot. With a machine the snapshot holds producer state and machine state.
+    """
     tracker = LogTracker(group, log, commit)
     assert recovered.producers is not None, recovered.state
     replay = recovered.producers
@@ -82,8 +90,10 @@ def booted_tracker(
 def restored_machine(
     disk: object, make: MachineFactory, group: GroupId, snapshot: Buffer
 ) -> AppliedMachine:
-    """Job, for it takes seconds of a large state and needs no disk: a machine with the state of a
-    partition's snapshot, which recovery has judged."""
+    """A machine with the state of a partition's snapshot, which recovery has judged.
+
+    It runs as a job, because a large state takes seconds. It needs no disk.
+    """
     del disk
     machine = make()
     machine.restore(read_state(group, snapshot).machine)
@@ -99,8 +109,10 @@ def booted_feed(
     recovered: RecoveredReplica,
     restored: bool,
 ) -> MachineFeed | None:
-    """The feed of a machine with the newest snapshot, of one that is empty unless it was `restored`
-    from that; None without a machine."""
+    """The feed of a machine, which begins with the newest snapshot; None without a machine.
+
+    `restored`: a job has restored the machine from that snapshot already. Else it is empty.
+    """
     if machine is None:
         return None
     assert recovered.producers is not None, recovered.state
@@ -114,7 +126,10 @@ def booted_feed(
 def replay_producers(
     table: ProducerTable, replay: ProducerReplay, group: GroupId, commit: RaftIndex
 ) -> None:
-    """Nearest snapshot, then headers; what is above commit can still be taken back."""
+    """Fill the table from the nearest snapshot and then from batch headers.
+
+    The table can still take back the changes of entries above `commit`.
+    """
     if replay.snapshot is not None:
         load_producers(table, replay.snapshot, group=group, before=replay.before, error=CorruptData)
     for item in replay.items:

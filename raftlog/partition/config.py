@@ -1,6 +1,6 @@
-"""What a partition is told about itself: topic settings with the broker's defaults already applied.
+"""The settings of one partition: its topic's, with the broker's defaults already applied.
 
-Names follow Kafka's settings; the values are parsed and judged before they come here.
+Names follow Kafka's settings. The metadata code parses and judges the values before they come here.
 """
 
 from typing import Final, final
@@ -18,17 +18,18 @@ _DAY_MS: Final = 86_400_000
 @final
 @attrs.frozen(kw_only=True)
 class PartitionConfig:
-    """Settings of one partition; a changed topic setting is a new value
+    """Settings of one partition. When a topic setting changes, the replica gets a new value
     (`PartitionReplica.configure`).
 
     * `max_message_bytes`, `min_insync_replicas`: as Kafka's.
-    * `log_append_time`: `message.timestamp.type=LogAppendTime`.
+    * `log_append_time`: whether `message.timestamp.type` is LogAppendTime.
     * `timestamp_before_max_ms`, `timestamp_after_max_ms`: `message.timestamp.*.max.ms`.
-    * `validate_records`: `raftlog.validate.records`; `keyed`: each record then needs a key.
-    * `linearizable`: `raftlog.read.consistency=linearizable`.
-    * `retention_bytes`, `retention_ms`: -1 for no bound. `retention_check_ns`: how often a leader
-      looks.
-    * `segment_bytes`: the size at which a new segment begins; None leaves it as the log was opened.
+    * `validate_records`: `raftlog.validate.records`. `keyed`: each record then needs a key.
+    * `linearizable`: whether `raftlog.read.consistency` is linearizable.
+    * `retention_bytes`, `retention_ms`: the bounds of retention; -1 for no bound.
+    * `retention_check_ns`: the time between two looks of a leader at retention.
+    * `segment_bytes`: the size at which a new segment begins; None keeps the size with which the
+      log was opened.
     * `segment_ms`: the age at which a segment takes no more entries.
     * `replica_lag_ns`: `replica.lag.time.max.ms`.
     * `producer_expiration_ms`: `producer.id.expiration.ms`.
@@ -62,12 +63,15 @@ class PartitionConfig:
 
     @property
     def deletes(self) -> bool:
-        """Whether size or age ever lets records go."""
+        """Whether retention by size or by age ever deletes records."""
         return self.retention_bytes != UNLIMITED or self.retention_ms != UNLIMITED
 
     @property
     def roll_ms(self) -> int:
-        """The age at which the active segment rolls: only whole segments go, so a segment must not
-        take records for longer than they are kept."""
+        """The age at which the active segment rolls, in milliseconds.
+
+        Retention deletes whole segments only. So a segment must not take records for longer than
+        records are kept.
+        """
         kept = self.segment_ms if self.retention_ms == UNLIMITED else self.retention_ms
         return max(ROLL_MS_MIN, min(self.segment_ms, kept))

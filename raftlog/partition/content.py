@@ -1,7 +1,7 @@
-"""What a follower checks in a received append before its log takes it: bytes, not protocol.
+"""Checks the bytes of a received append before the follower's log takes them.
 
-Consensus checks terms, indexes, offsets, the chain, and what Raft's own entries say of
-themselves; all of that lies in headers. Here every batch must be what its CRC says.
+The raft node checks the headers: terms, indexes, offsets, the chain, and Raft's own entries. Here
+the follower checks that every batch matches its CRC.
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,16 @@ from raftlog.records.batch import is_sound
 def heard(
     node: RaftNode, feed: MachineFeed | None, messages: Sequence[RaftMessage], now: Instant
 ) -> list[RaftMessage]:
-    """Let the node hear messages from peers, in order; appends that carry batches are checked
-    first, and states that are installed are judged. Returns the refusals that are to be sent."""
+    """Let the node hear messages from peers, in order; returns the refusals to be sent.
+
+    Appends that carry batches are checked first. The state of an install is judged first.
+    """
     me, judge = node.me, None if feed is None else feed.judge
     fine: list[RaftMessage] = []
     refusals: list[RaftMessage] = []
     for message in messages:
         if judge is not None and type(message) is Install and message.to == me:
-            # Whether it completes a state depends on what is heard before.
+            # Earlier messages decide whether this piece completes a state: hear them first.
             node.receive(fine, now)
             fine = [judge.hear(node, message)]
             continue
@@ -38,7 +40,8 @@ def heard(
         if checked is not None:
             fine.append(checked)
             continue
-        # The leader is heard all the same: only its entries are not taken.
+        # Damaged bytes in an append. The node still hears from its leader (term, commit), else it
+        # would campaign. Only the entries are left out.
         node.receive([*fine, message._replace(entries=())], now)
         fine = []
         if node.term == message.term:
@@ -49,8 +52,10 @@ def heard(
 
 
 def taken_over(message: Append) -> Append | None:
-    """The append with its small batches copied out of the receive buffer, so that one small entry
-    does not keep a whole frame alive; None when a batch fails its CRC."""
+    """The append with its small batches copied; None when a batch fails its CRC.
+
+    The copy keeps one small entry from holding a whole receive buffer in memory.
+    """
     for entry in message.entries:
         if not is_sound(entry.batch):
             probe("append-fails-crc")
@@ -59,7 +64,7 @@ def taken_over(message: Append) -> Append | None:
 
 
 def refusal_of(message: Append, me: ReplicaId) -> AppendRefused:
-    """Tell the leader that its content is bad: it verifies that range."""
+    """The refusal that tells the leader that its content is bad, so that it verifies that range."""
     return AppendRefused(
         message.group,
         me,

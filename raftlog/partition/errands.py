@@ -1,7 +1,7 @@
-"""What a replica has done off the loop: reads for far-behind followers, snapshots, old files.
+"""A replica's background tasks: reads for far-behind followers, snapshots, removal of old files.
 
-Each errand is a job of the replica's own directory and comes back by its token. What it brings is
-judged again when it arrives: the log may have moved on meanwhile.
+Each task is a job on the replica's own directory, and its result comes back by its token. The
+replica judges a result again when it arrives, because the log may have moved on meanwhile.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -45,7 +45,8 @@ PlaceT = TypeVar("PlaceT")
 
 @final
 class Errands:
-    """The errands of one replica; `damage` is set once one found some."""
+    """The background tasks of one replica. `damage` is the first damage for which the replica must
+    be recovered; None while there is none."""
 
     __slots__ = (
         "_client_reads_failed",
@@ -76,12 +77,13 @@ class Errands:
         self._token = 0
         self._waiting: dict[int, JobThen] = {}
         self._reads_failed: dict[RaftIndex, int] = {}
-        """Where reads for followers fail, and how often in a row at that place."""
+        """First index of a failed read for a follower -> how many reads failed there in a row."""
         self._client_reads_failed: dict[Hashable, int] = {}
-        """The same of reads for clients."""
+        """Place of a failed read for a client -> how many reads failed there in a row."""
         self._handed_over_at: Instant | None = None
         self._snapshots_failed = (RaftIndex(0), 0)
-        """Which state cannot be read for followers, and how often that was tried."""
+        """The snapshot's raft index whose state cannot be read for followers, and how many reads of
+        it failed."""
         self._learning = False
         self._measuring: Segment | None = None
         self._removing = False
@@ -92,7 +94,8 @@ class Errands:
         self.damage: RaftlogError | None = None
 
     def done(self, token: int, value: object, now: Instant) -> None:
-        """A job came back: what it returned, or the exception that it raised."""
+        """Hand the result of a job to its task: the value that it returned, or the exception that
+        it raised. An exception that is no RaftlogError is raised again."""
         then = self._waiting.pop(token)
         if isinstance(value, RaftlogError):
             self._tracer.emit(TraceEvent("errand-failed", self._where, (("why", str(value)),)))
@@ -101,11 +104,13 @@ class Errands:
         then(value, now)
 
     def found_damage(self, error: CorruptData, now: Instant) -> None:
-        """Stored bytes are not what was written: lead no more; the broker recovers the replica.
+        """Act on stored bytes that are not what was written.
 
-        Recovery gives up what lies behind the damage, and a leader may be the last to have it. So
-        a leader is recovered only while a majority of others is sound. Else it goes on with what is
-        whole, hands over once if one other can lead, and does not serve the damaged part."""
+        Recovery gives up the entries behind the damage, and a leader may be the last replica to
+        have them. So the broker recovers a leader only while a majority of the voters is sound
+        without it. Else the leader goes on with the whole part, hands over once if another replica
+        can lead, and does not serve the damaged part.
+        """
         probe("damage-found-by-a-read")
         if self.damage is not None:
             return
@@ -116,18 +121,22 @@ class Errands:
         elif segment.damage is None and self._measuring is None:
             probe("damage-kept-by-a-leader")
             self._measuring = segment
-            # The segment is walked once more, for the error does not say how far it is whole.
+            # The error does not say how far the segment is whole: a job walks it once more.
             self.start(measure_damage, (self._reference(segment),), self._measured)
 
     def _may_give_up(self) -> bool:
-        """Whether the group has this replica's entries without it; a follower's leader has."""
+        """Whether the group has this replica's entries without it, so that recovery may drop some.
+
+        A follower may always: its leader has them. A sole voter never may. A leader may while
+        enough successors hold its log.
+        """
         node = self._node
         if node.membership.decides_alone and node.me in node.membership.voters:
             return False
         return not node.leading or node.successors >= majority(len(node.membership.all_voters()))
 
     def _closed_segment(self, on: str) -> Segment | None:
-        """The segment that an error names, if it takes no more entries and its file has them."""
+        """The segment that an error names, if it is closed and its file holds all its entries."""
         path, durable = on.partition(",")[0], self._log.durable_index
         closed = (each for each in self._log.segments[:-1] if each.end.raft_index <= durable)
         return next((each for each in closed if each.path == path), None)
@@ -140,7 +149,7 @@ class Errands:
         segment, self._measuring = self._measuring, None
         assert segment is not None, "a measure that nobody started"
         if isinstance(value, DiskError):
-            # Not even that much can be read: nothing of the segment is served.
+            # The disk cannot even read the segment for the walk: serve nothing of it.
             start, why = segment.start(), str(value)
             index = SegmentIndex(self._log.options.interval_bytes)
             sequence, end = segment.header.file_sequence, segment.end_index
@@ -156,7 +165,8 @@ class Errands:
                 self._node.step_down(now, f"damage: {why}")
 
     def client_read_done(self, what: Hashable, value: object, now: Instant) -> None:
-        """A read for a client came back: what it returned, or the exception that it raised."""
+        """Take the result of a read for a client: the value that it returned, or the exception that
+        it raised. `what` names the place; equal places are equal values."""
         self.note_damage(value, now)
         if isinstance(value, DiskError):
             self._count_failed_client_read(what, value, now)
@@ -165,21 +175,23 @@ class Errands:
             self._log.cold_done(value)
 
     def _count_failed_client_read(self, what: Hashable, error: DiskError, now: Instant) -> None:
-        """What fails again and again here may be read from another replica, so that one should
-        lead, now and then. It is no damage: this replica may be the only one that can lead, and all
-        else that it holds is good."""
+        """Count a failed read for a client; step down when reads of one place keep failing."""
         failed = _counted(self._client_reads_failed, what)
         last = self._handed_over_at
         if failed < LOG_READ_FAILURES_MAX or len(self._node.membership.all_voters()) == 1:
             return
         if last is None or now - last >= millis(LOG_READ_HANDOVER_MS):
+            # The disk fails at this place again and again. Another replica may be able to read it,
+            # so that one should lead. This is not treated as damage: this replica may be the only
+            # one that can lead, and the rest of its log is good. So the hand-over has a pause.
             probe("client-read-failed-handed-over")
             self._handed_over_at = now
             self._client_reads_failed.clear()
             self._node.step_down(now, f"cannot be read again and again: {error}")
 
     def run(self, drained: Output, unknown: AgeAsk | None, now: Instant) -> None:
-        """What the node asks for, and which timestamps a leader wants to know."""
+        """Start the reads and checks that the node asks for, and the timestamps that retention
+        wants (`unknown`)."""
         for log_read in drained.log_reads:
             self.read_log(log_read, now)
         for snapshot_read in drained.snapshot_reads:
@@ -190,7 +202,7 @@ class Errands:
             self.learn_largest(unknown)
 
     def read_log(self, read: LogRead, now: Instant) -> None:
-        """Entries for a follower that are no longer in memory."""
+        """Read entries from the files for a follower, because memory no longer holds them."""
         if read.first_index > self._log.written_index or self._in_a_gap(read.first_index):
             self._log_read(read, None, now)
             return
@@ -200,8 +212,8 @@ class Errands:
         )
 
     def _in_a_gap(self, index: RaftIndex) -> bool:
-        """Whether a kept segment is damaged there: another leader may have what a follower needs
-        (each attempt would fail, and be told)."""
+        """Whether the entry lies in the damaged part of a kept segment."""
+        # Each read there would fail and be traced. So the follower waits for a leader that has it.
         if not self._log.gaps:
             return False
         return any(
@@ -210,7 +222,7 @@ class Errands:
         )
 
     def read_snapshot(self, read: SnapshotRead) -> None:
-        """The state before the first entry held, for a follower that is further back."""
+        """Read the snapshot before the log's first entry, for a follower that is further back."""
         position = self._log.snapshot_position
         self.start(
             newest_snapshot,
@@ -219,7 +231,7 @@ class Errands:
         )
 
     def verify(self, first: RaftIndex, last: RaftIndex, now: Instant) -> None:
-        """A follower refused this range for its content: look at it again, in memory and on
+        """Check the range of entries that a follower refused for its content, in memory and on
         disk."""
         held = self._log.entries(first, _ALL_BYTES) if first <= self._log.last_index else None
         for entry in held or ():
@@ -232,32 +244,37 @@ class Errands:
             self.start_cold(self._log.plan_verify(first, last), self._verified)
 
     def write_producers(self, snapshots: Sequence[Snapshot]) -> None:
-        """Producer state beside the segments that begin there."""
+        """Write producer snapshots, each beside the segment that begins at its place."""
         for snapshot in snapshots:
             position = self._log.position_before(snapshot.before)
             self.write_snapshot(position, snapshot.body, self._forget)
 
     def write_snapshot(self, position: InstallPosition, body: bytes, then: JobThen) -> None:
-        """The state of the partition at the begin of a segment."""
+        """Write a snapshot of the partition at the beginning of a segment; `then` hears of it."""
         self.want_removal()
         self.start(write_snapshot, (self._log.spec, position, body), then)
 
     def write_made_snapshot(
         self, position: InstallPosition, make: Callable[[], bytes], then: JobThen
     ) -> None:
-        """The same of a state whose bytes take long to make: the job makes them."""
+        """Write a snapshot whose bytes take long to make, so that the job makes them."""
         self.want_removal()
         self.start(write_made_snapshot, (self._log.spec, position, make), then)
 
     def want_removal(self) -> None:
-        """The log start moved, or a segment was closed: see whether segments can go, until all
-        that is committed now is durable here too."""
+        """Look for removable segments from now on: the log start moved, or a segment was closed.
+
+        The looks end once the log's present last entry is committed and durable here.
+        """
         self._removal_until = self._log.last_index
 
     def remove_segments(self, now: Instant) -> None:
-        """Segments below the log start go, as soon as they may: asked whenever more is committed or
-        durable. One removal at a time; a failed one is tried again when the next segment could go,
-        and after a while, for an error of a disk may pass."""
+        """Start the removal of segments below the log start, if one may go now.
+
+        The replica calls it whenever more is committed or durable. One removal runs at a time. A
+        failed one is tried again when the next segment may go too, and after REMOVAL_PAUSE_MS,
+        because an error of a disk may pass.
+        """
         if self._removal_until is None or self._removing:
             return
         plan = self._log.plan_removal()
@@ -269,9 +286,12 @@ class Errands:
             self._removal_until = None
 
     def learn_largest(self, ask: AgeAsk) -> None:
-        """Compute the largest timestamp of a segment's records in the background, one segment at a
-        time, in short jobs, until one is found that keeps it. Asking again while one is computed
-        changes nothing."""
+        """Compute the largest timestamp of a segment's records, in short jobs, one segment at a
+        time.
+
+        The jobs end early at a record that is young enough to keep the segment. A call while a
+        computation runs changes nothing.
+        """
         if self._learning or ask.segment.seen.largest >= ask.kept_from_ms:
             return
         step = self._log.times().largest_of(ask.segment, ask.until)
@@ -287,29 +307,30 @@ class Errands:
             self.learn_largest(ask)
 
     def remove_files(self, paths: Sequence[str]) -> None:
-        """Void files that recovery found."""
+        """Remove the void files that recovery found."""
         if paths:
             self.start(remove_files, (tuple(paths),), self._forget)
 
     def take_jobs(self) -> list[ReplicaJob]:
-        """What is to be started, the log's own background work included."""
+        """The jobs to be started now, the log's own background work included."""
         for job in self._log.take_jobs():
             self.start_cold(job, self._forget)
         jobs, self._jobs = self._jobs, []
         return jobs
 
     def start(self, function: JobCall, args: tuple[object, ...], then: JobThen) -> None:
-        """Run a job of the replica's directory; `then` gets what it returned or raised."""
+        """Run a job on the replica's directory; `then` gets its value or exception, and the
+        time."""
         self._token += 1
         self._waiting[self._token] = then
         self._jobs.append(ReplicaJob(self._token, function, args))
 
     def start_cold(self, read: ColdRead, then: JobThen) -> None:
-        """Run a read of the log; `then` gets what it returned or raised, and the time."""
+        """Run a read of the log; `then` gets its value or exception, and the time."""
         self.start(read.function, read.args, then)
 
     def _forget(self, value: object, now: Instant) -> None:
-        """The errand has no answer that matters."""
+        """Ignore the result of a task: success and failure need nothing more."""
 
     def _log_read(self, read: LogRead, value: object, now: Instant) -> None:
         self.note_damage(value, now)
@@ -324,9 +345,10 @@ class Errands:
         node.log_read_done(read.token, value.first_index, value.prev_chain, value.entries)
 
     def _count_failed_read(self, first: RaftIndex, error: DiskError, now: Instant) -> None:
-        """A read that fails again and again is not the moment's: what lies there is lost here, and
-        a follower that needs it waits for ever, unless another one leads."""
+        """Count a failed read for a follower; treat the place as damaged when it keeps failing."""
         if _counted(self._reads_failed, first) >= LOG_READ_FAILURES_MAX:
+            # The fault does not pass, so these entries are lost here. A follower that needs them
+            # would wait without end, unless another replica leads.
             self.found_damage(CorruptData(f"entry {first} cannot be read: {error}"), now)
 
     def _snapshot_read(
@@ -342,12 +364,13 @@ class Errands:
             self._count_failed_snapshot(asked, now)
 
     def _count_failed_snapshot(self, index: RaftIndex, now: Instant) -> None:
-        """Nobody can be installed from here: another may be able to. Once for each place, for this
-        replica may still be the only one that can lead, and all that it holds is good."""
+        """Count a failed read of the snapshot; step down when it keeps failing."""
         at, failed = self._snapshots_failed
         failed = failed + 1 if at == index else 1
         self._snapshots_failed = (index, failed)
         if failed == LOG_READ_FAILURES_MAX:
+            # This leader can install no follower; another replica may be able to. It steps down
+            # once for each snapshot: it may be the only one that can lead, and its log is good.
             probe("snapshot-unreadable-handed-over")
             self._node.step_down(now, f"the state before entry {index + 1} cannot be read")
 
@@ -367,13 +390,16 @@ class Errands:
             self._removal_again_at = Instant(now + millis(REMOVAL_PAUSE_MS))
 
     def note_damage(self, value: object, now: Instant) -> None:
-        """What a job brought: whether it found damage."""
+        """Act on the result of a job if it is damage that the job found."""
         if isinstance(value, CorruptData):
             self.found_damage(value, now)
 
 
 def _counted(failures: dict[PlaceT, int], place: PlaceT) -> int:
-    """How often in a row this place failed, now included; of many the oldest is forgotten."""
+    """Count a failure at a place: how many there were in a row, this one included.
+
+    With more than LOG_READ_PLACES_MAX places the oldest is forgotten.
+    """
     failures[place] = failed = failures.pop(place, 0) + 1
     if len(failures) > LOG_READ_PLACES_MAX:
         del failures[next(iter(failures))]

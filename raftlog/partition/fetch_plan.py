@@ -1,8 +1,9 @@
-"""What a fetch may see of one partition, and what it gets.
+"""The view that a fetch has of one partition: an error, or how many committed bytes it may read.
 
-Committed records only, up to the published high watermark. An offset between that and the end of
-the log is empty, not an error: a new leader's mark trails what clients have read. What counts as
-available is committed bytes from the offset on, not the length of one slice.
+A fetch reads committed records only, up to the published high watermark. An offset between the
+high watermark and the end of the log gives an empty answer, not an error: a new leader's high
+watermark may trail what clients have read from the leader before. `available` counts committed
+bytes from the offset on, not the length of one slice.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from raftlog.storage.segments.segment import Gap, gap_at
 Part = Buffer | FileSlice
 NO_EPOCH_CHECK: Final = -1
 UNKNOWN_WATERMARK: Final = Offset(-1)
-"""What a fetch tells as high watermark while the leader may know less than the one before it."""
+"""The high watermark in a fetch answer while a new leader may know less than the one before it."""
 
 
 class ReadableLog(Protocol):
@@ -42,7 +43,10 @@ class ReadableLog(Protocol):
 
 
 class FetchView(NamedTuple):
-    """What a fetch at one offset finds now. With an error, `available` is 0."""
+    """The present state of a partition for a fetch at one offset.
+
+    `available` is in bytes; with an error it is 0.
+    """
 
     error: ErrorCode
     high_watermark: Offset = UNKNOWN_WATERMARK
@@ -51,16 +55,19 @@ class FetchView(NamedTuple):
 
 
 def epoch_error(asked: int, term: Term) -> ErrorCode:
-    """Whether a client that names a leader epoch means the present one (KIP-320)."""
+    """The error for a client that names this leader epoch, NONE if it is the present one
+    (KIP-320)."""
     if asked in (NO_EPOCH_CHECK, term):
         return ErrorCode.NONE
     return ErrorCode.FENCED_LEADER_EPOCH if asked < term else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def view_of(log: ReadableLog, offset: int, high_watermark: Offset | None) -> FetchView:
-    """What a fetch at `offset` finds. `high_watermark` is None while the leader may not publish
-    one: such a fetch waits, as one at the end of the log does. Where a segment is damaged that
-    nobody can repair it is CORRUPT_MESSAGE."""
+    """The view of a fetch at `offset`.
+
+    `high_watermark` is None while the leader may not publish one. Such a fetch waits, as one at the
+    end of the log does. In the damaged part of a segment the error is CORRUPT_MESSAGE.
+    """
     if not log.log_start <= offset <= log.next_offset:
         mark = UNKNOWN_WATERMARK if high_watermark is None else high_watermark
         return FetchView(ErrorCode.OFFSET_OUT_OF_RANGE, mark, log.log_start)

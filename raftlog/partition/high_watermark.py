@@ -1,11 +1,11 @@
-"""The published high watermark: what clients may see of the committed end.
+"""The published high watermark: the end of the committed records that clients may see.
 
 Rules:
 
 1. It is the offset after the last committed entry that a client was allowed to learn of.
 2. It never goes back while this replica lives.
-3. A new leader holds it still until an entry of its own term is committed: until then it may know
-   less than the leader before it told its clients (Raft 5.4.2, KIP-207).
+3. A new leader holds it still until an entry of its own term is committed. Before that it may know
+   less than the earlier leader told its clients (Raft 5.4.2, KIP-207).
 4. A produce reply leaves only through `promise`, which asserts that the record is below it.
 """
 
@@ -16,8 +16,11 @@ from raftlog.base.ids import Offset
 
 @final
 class HighWatermark:
-    """One partition's high watermark. `committed` follows the log's commit at once; `published`
-    follows it only while that is allowed."""
+    """One partition's high watermark, as two offsets.
+
+    * `committed`: the offset after the last committed record; it follows the commit at once.
+    * `published`: what clients may see; it follows `committed` only while that is allowed.
+    """
 
     __slots__ = ("committed", "published")
 
@@ -26,7 +29,7 @@ class HighWatermark:
         self.published = committed
 
     def advance(self, committed: Offset, *, may_publish: bool) -> bool:
-        """The commit moved (or may be published now): whether the published mark moved."""
+        """Follow the commit to `committed`; whether the published high watermark moved."""
         assert committed >= self.committed, (committed, self.committed)
         self.committed = committed
         if not may_publish or committed == self.published:
@@ -36,5 +39,6 @@ class HighWatermark:
         return True
 
     def promise(self, last_offset: Offset) -> None:
-        """Every produce reply that reports success passes here: its record is committed."""
+        """Assert that a record is committed and published; every successful produce reply calls
+        it."""
         assert last_offset < self.published, (last_offset, self.published)

@@ -1,18 +1,18 @@
-"""The in-sync set of a partition, as its leader reckons it from durable match.
+"""The in-sync set of a partition, which its leader computes from what each voter holds durably.
 
-A voter is in sync until one of these holds, and then it is out:
+The leader takes a voter out of the set when one of these holds:
 
-* it has been silent, or behind the leader's log, for longer than `replica.lag.time.max.ms`;
-* its link session ended, or its broker was fenced.
+* The voter has been silent, or behind the leader's log, for longer than `replica.lag.time.max.ms`.
+* Its link session ended, or its broker was fenced.
 
-It returns when it can be heard again and what it has synced reaches the committed end. A new
-leader counts all its voters as in sync until they prove otherwise: no spurious
-NOT_ENOUGH_REPLICAS. In a joint configuration the incoming voters count, so that acks=all speaks
-of the set that will stay.
+The voter returns when the leader hears it again and its durable entries reach the committed end.
+A new leader counts all its voters as in sync until they prove otherwise, so that an election
+causes no NOT_ENOUGH_REPLICAS. In a joint configuration the incoming voters count, so that acks=all
+speaks of the set that will stay.
 
-Progress is sampled a few times within that time, not at every acknowledgement. Behind is measured
-as Kafka does (KIP-16): a follower that reaches the end which the leader's log had at some instant
-was caught up at that instant, however fast the log grows meanwhile.
+The leader samples progress a few times within that time, not at every acknowledgement. It measures
+"behind" as Kafka does (KIP-16). A follower that reaches the end which the leader's log had at some
+instant was caught up at that instant, however fast the log grows meanwhile.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,13 +25,14 @@ from raftlog.base.probes import probe
 from raftlog.base.units import NEVER, Instant, Nanos
 
 NOTHING_HELD: Final = RaftIndex(-1)
-"""Below every index."""
+"""The answer of `held_by` when no entry is held by enough members; below every index."""
 _SAMPLES: Final = 8
-"""How often a busy voter is looked at within the time that it may be behind."""
+"""How many times the leader looks at a busy voter within the time that the voter may be behind."""
 
 
 class FollowerView(Protocol):
-    """What a leader knows of one follower (`raft.progress.Progress` by shape)."""
+    """The part of a leader's knowledge of one follower that is needed here
+    (`raft.progress.Progress` by shape)."""
 
     @property
     def match(self) -> RaftIndex: ...
@@ -46,8 +47,13 @@ class FollowerView(Protocol):
 @final
 @attrs.define(eq=False)
 class _Voter:
-    """One voter but the leader. `target` is the end of the leader's log at `target_at`; when the
-    voter's match reaches it, it was caught up then."""
+    """One voter other than the leader.
+
+    * `target`: the end of the leader's log at the instant `target_at`. When the voter's match
+      reaches it, the voter was caught up at `target_at`.
+    * `caught_up_at`: the last instant at which the voter is known to have been caught up.
+    * `member`: whether it is in sync.
+    """
 
     target: RaftIndex
     target_at: Instant
@@ -57,10 +63,12 @@ class _Voter:
 
 @final
 class InSyncSet:
-    """Kept by a leader only: `lead` begins it, `clear` ends it.
+    """The in-sync set of a leader; empty on any other replica. `lead` begins it, `clear` ends it.
 
-    Every method that can change the set takes what the node knows at that moment; `deadline` is
-    when `refresh` must be called at the latest, because time alone may put a voter out.
+    * `deadline`: when `refresh` must be called at the latest, because time alone may put a voter
+      out.
+    * `lag_ns`: `replica.lag.time.max.ms`, in nanoseconds.
+    * `someone_is_out`: whether a voter is not in sync.
     """
 
     __slots__ = (
@@ -101,7 +109,7 @@ class InSyncSet:
     def lead(
         self, me: ReplicaId, voters: Sequence[ReplicaId], last: RaftIndex, now: Instant
     ) -> None:
-        """This replica leads from now on; `last` is the end of its log."""
+        """Begin the set with all voters in it: this replica leads now; `last` ends its log."""
         self._voters = {}
         self._cut = {}
         self._linked_at = {}
@@ -109,7 +117,7 @@ class InSyncSet:
         self.follow_membership(me, voters, last, now)
 
     def clear(self) -> None:
-        """This replica leads no more."""
+        """Empty the set: this replica leads no more."""
         self._voters = {}
         self._members = ()
         self._me = None
@@ -119,7 +127,8 @@ class InSyncSet:
     def follow_membership(
         self, me: ReplicaId, voters: Sequence[ReplicaId], last: RaftIndex, now: Instant
     ) -> None:
-        """The incoming voters are these now. One that is new to us has its time to prove itself."""
+        """Follow the membership's incoming voters. A new voter starts in sync, as after an
+        election, and has the whole lag time to prove itself."""
         known = self._voters
         self._voters = {
             voter: known.get(voter) or _Voter(last, now, now) for voter in voters if voter != me
@@ -129,22 +138,23 @@ class InSyncSet:
         self.watch(now)
 
     def watch(self, now: Instant) -> None:
-        """There is something to follow from now on: look again within a sample."""
+        """Look at the voters within one sample: something happened that they must follow."""
         self.deadline = min(self.deadline, Instant(now + self._sample_ns))
 
     def link_down(self, node: NodeId) -> None:
-        """The link session with that node ended: its voters are out until the next session."""
+        """Take out the voters of a node whose link session ended, until the next session."""
         self._cut[node] = None
         self._put_out([node])
 
     def link_up(self, node: NodeId, now: Instant) -> None:
-        """A new session began; its voters return once they are heard on it and hold enough."""
+        """Note that a new session with the node began. Its voters return once the leader hears them
+        on it and they hold enough."""
         if node in self._cut:
             del self._cut[node]
             self._linked_at[node] = now
 
     def fence(self, nodes: Sequence[NodeId]) -> None:
-        """The whole set of nodes that group 0 has fenced."""
+        """Take out the voters of the nodes that group 0 has fenced; `nodes` is the whole set."""
         self._fenced = frozenset(nodes)
         self._put_out(nodes)
 
@@ -156,7 +166,10 @@ class InSyncSet:
         commit: RaftIndex,
         now: Instant,
     ) -> bool:
-        """Judge every voter by what is known now; whether the set changed."""
+        """Judge every voter by its progress now; whether the set changed.
+
+        `last` and `commit` are the leader's.
+        """
         before = self._members
         deadline: int = NEVER
         for replica, voter in self._voters.items():
@@ -175,8 +188,10 @@ class InSyncSet:
         progress: Mapping[ReplicaId, FollowerView],
         durable: RaftIndex,
     ) -> RaftIndex:
-        """The highest index that at least `count` members hold durably; `durable` is the leader's
-        own. NOTHING_HELD when there are fewer members."""
+        """The highest index that at least `count` members hold durably.
+
+        `durable` is the leader's own. NOTHING_HELD when there are fewer members.
+        """
         matches = [
             durable if replica == self._me else progress[replica].match
             for replica in self._members
@@ -196,7 +211,7 @@ class InSyncSet:
         commit: RaftIndex,
         now: Instant,
     ) -> int:
-        """Update one voter; when it must be judged again."""
+        """Update one voter; returns the instant at which it must be judged again."""
         heard_at = now if follower.covered else follower.last_contact
         _note_progress(voter, follower.match, last, now)
         unreachable = replica.node in self._cut or replica.node in self._fenced
@@ -211,7 +226,7 @@ class InSyncSet:
             voter.member = True
             voter.caught_up_at = now
         if not voter.member:
-            return NEVER  # it comes back by its own messages, not by time
+            return NEVER  # a message from it brings it back, time alone does not
         idle = follower.covered and follower.match >= last
         out_at = min(heard_at, voter.caught_up_at) + self.lag_ns + 1
         return NEVER if idle else min(out_at, now + self._sample_ns)

@@ -1,8 +1,7 @@
-"""What a partition replica wants done after a turn, and the answers that it gives to those who
-wait.
+"""The output of a partition replica after a turn, and its answers to waiting requests.
 
-The broker takes one ReplicaOutput from every replica that it touched, folds it into its effects,
-and then calls each completion: `then(answer)`, in order.
+The broker takes one ReplicaOutput from every replica that it touched and folds it into its effects.
+Then it calls each completion, `then(answer)`, in order.
 """
 
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from raftlog.raft.messages import RaftMessage
 from raftlog.storage.ops import WriteOp
 
 JobCall = Callable[..., object]  # type: ignore[explicit-any]  # each job has its own arguments
-"""A function of storage: the disk comes first."""
+"""A function of storage whose first argument is the disk."""
 
 NO_OFFSET: Final = Offset(-1)
 NO_TIME_MS: Final = -1
@@ -30,15 +29,15 @@ class HardStateStore(Protocol):
     """The part of `storage.StoreImage` that a replica needs."""
 
     def set_hard_state(self, group: GroupId, hard_state: HardState) -> bytes:
-        """The store record that makes it so."""
+        """Set the hard state; returns the store record to be written, which makes it durable."""
         ...
 
 
 class ProduceAnswer(NamedTuple):
-    """One partition of a Produce request is decided.
+    """The answer to one partition of a Produce request.
 
-    On success the batch lies at `base_offset`, committed. `log_append_time_ms` is -1 with
-    CreateTime.
+    On success the batch is committed at `base_offset`. `log_append_time_ms` is the leader's wall
+    time, -1 with CreateTime.
     """
 
     error: ErrorCode
@@ -50,11 +49,11 @@ class ProduceAnswer(NamedTuple):
 
 
 class ProposalAnswer(NamedTuple):
-    """A batch of the broker's own is decided (`PartitionReplica.propose_records`).
+    """The answer to a batch that the broker itself built (`PartitionReplica.propose_records`).
 
-    On success it is committed at `raft_index`, its first record has `base_offset`, and the machine
-    of this replica has applied it. REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND do not
-    say that it was not: a batch that was appended may be committed later, or is already.
+    On success the batch is committed at `raft_index`, its first record has `base_offset`, and the
+    machine of this replica has applied it. REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    leave the outcome open: the batch was appended and may be committed already, or later.
     """
 
     error: ErrorCode
@@ -63,29 +62,33 @@ class ProposalAnswer(NamedTuple):
 
 
 class ReadAnswer(NamedTuple):
-    """A read index is confirmed (or, with an error, not): what is committed now may be served as
-    linearizable to whoever asked before."""
+    """The answer to a read index: without an error, this replica still leads.
+
+    Then everything committed now may be served, as linearizable, to requests that came before the
+    question.
+    """
 
     error: ErrorCode
 
 
 class DeleteAnswer(NamedTuple):
-    """A DeleteRecords of one partition is decided; `log_start` is the new low watermark."""
+    """The answer to a DeleteRecords of one partition; `log_start` is the new low watermark."""
 
     error: ErrorCode
     log_start: Offset = NO_OFFSET
 
 
 class Completion(NamedTuple):
-    """Call `then(answer)` after all replicas of the turn were taken."""
+    """An answer to be given, `then(answer)`, after all replicas of the turn were taken."""
 
     then: Then
     answer: object
 
 
 class ReplicaJob(NamedTuple):
-    """Run `function(disk, *args)` on the replica's directory; `job_done(token, value, now)`
-    answers, with what it returned or the exception that it raised."""
+    """A job on the replica's directory: run `function(disk, *args)`, then call
+    `job_done(token, value, now)` with the value that it returned or the exception that it
+    raised."""
 
     token: int
     function: JobCall
@@ -95,16 +98,16 @@ class ReplicaJob(NamedTuple):
 @final
 @attrs.define(eq=False)
 class ReplicaOutput:
-    """One drain of a replica; the lists are the taker's.
+    """The output of one take of a replica; its lists belong to the caller.
 
     * `send`: messages in order. `ops`, `store_records`: to be written with the io_id of this take.
     * `leadership`: role, term, leader or readiness changed. `membership`: it changed or was
       committed. `in_sync`: the in-sync set changed. `committed`: the commit moved.
-    * `agreed`, `uncovered`: as the raft node says, for heartbeats per pair of nodes.
+    * `agreed`, `uncovered`: as in the raft node's output, for heartbeats per pair of nodes.
     * `damage`: stored bytes are not what was written: close the replica and recover it.
     * `serves_machine`: the answer of `PartitionReplica.serves_machine` changed.
-    * `differs`: the machine can go on no more, or is not what the leader's is, and why: the replica
-      stopped for good.
+    * `differs`: why the replica stopped for good: its machine cannot go on, or its state differs
+      from the leader's.
     * `deadline`: when `tick` must be called at the latest.
     """
 

@@ -2,16 +2,17 @@
 
 Rules:
 1. Nothing here touches a file, socket or clock. Events change memory; `take` says what to do.
-2. Only committed records are readable, and only from a leader that committed in its own term; until
-   then produces are parked and nothing is published.
-3. Who waits is answered exactly once: by commit, by time (7), by the loss of leadership (6), by a
-   shrunken in-sync set (20), by a failed disk (56).
-4. A follower's log takes no batch that fails its CRC; stored bytes that do not read back as they
-   were written end this replica's leadership, and the broker recovers it.
+2. Only committed records are readable, and only from a leader that committed in its own term. Until
+   then the leader parks produces and publishes nothing.
+3. Every waiting request gets exactly one answer: success by a commit, REQUEST_TIMED_OUT by time,
+   NOT_LEADER_OR_FOLLOWER by the loss of leadership, NOT_ENOUGH_REPLICAS_AFTER_APPEND by a shrunken
+   in-sync set, KAFKA_STORAGE_ERROR by a failed disk.
+4. A follower's log takes no batch that fails its CRC. Stored bytes that differ from those written
+   end this replica's leadership, and the broker recovers it.
 
 Theory of operation: the broker calls events and data-path methods in the order of the turn, then
-`take` once. `take` first follows the node's role, then lets parked produces go, then drains the
-node, then acts on what is committed. The broker completes after all replicas were taken.
+`take` once. `take` follows the node's role, appends parked produces, drains the node, and acts on
+newly committed entries. The broker calls the completions after all replicas were taken.
 """
 
 from collections.abc import Hashable, Sequence
@@ -61,7 +62,7 @@ _NO_WALL: Final = WallMillis(-1)
 
 @final
 class PartitionReplica:
-    """See the module. Everything that a handler may ask is a method or property here."""
+    """One replica (see the module). A handler reaches all of it through methods and properties."""
 
     __slots__ = (
         "_commit_seen", "_errands", "_feed", "_membership_seen", "_refusals", "_serving",
@@ -87,8 +88,10 @@ class PartitionReplica:
         machine: AppliedMachine | None = None,
         restored: bool = False,
     ) -> None:
-        """`recovered` must have a log (not LOST) of a spec with `check_producers`, or for a replica
-        with a machine (empty, or `restored` from the snapshot that was judged) `check_state`."""
+        """Make the replica from what recovery found, which must have a log (not LOST).
+
+        The log's spec checks with `check_producers`, or with `check_state` when there is a machine.
+        The machine is empty, or `restored` from the judged snapshot."""
         log = recovered.log
         assert log is not None, recovered.state
         self.group = group
@@ -153,21 +156,21 @@ class PartitionReplica:
 
     @property
     def ready(self) -> bool:
-        """Leads, committed in its own term, not handing over: proposals are taken."""
+        """Whether it takes proposals: it leads, committed in its term, and is not handing over."""
         return self.node.ready
 
     @property
     def is_campaigning(self) -> bool:
-        """Asks for votes, or whether it would get them."""
+        """Whether it asks for votes, or asks whether it would get them (pre-vote)."""
         return self.node.role in (Role.PRE_CANDIDATE, Role.CANDIDATE)
 
     def wants_to_campaign(self, now: Instant) -> bool:
-        """Whether `tick` would begin a campaign, for all that is known here."""
+        """Whether `tick` would begin a campaign now."""
         return self.node.wants_to_campaign(now)
 
     @property
     def needs_peers(self) -> bool:
-        """Leads a group that this replica's own copy can never commit in: others vote too."""
+        """Whether it leads and cannot commit alone, because other replicas vote too."""
         return self.node.leading and not self.node.membership.decides_alone
 
     @property
@@ -180,29 +183,30 @@ class PartitionReplica:
 
     @property
     def publishing(self) -> bool:
-        """Leads and has committed in its own term: its high watermark is the partition's."""
+        """Whether its high watermark is the partition's: it leads and committed in its own term."""
         return self._serving.publishing
 
     @property
     def machine(self) -> AppliedMachine | None:
-        """The state machine of an internal topic's partition; None of any other. For reading."""
+        """The state machine of an internal topic's partition, for reading; else None."""
         return None if self._feed is None else self._feed.machine
 
     @property
     def applied_index(self) -> RaftIndex:
-        """The last entry that the machine has applied: at the end of a turn the commit, unless a
-        boot is replayed. 0 without a machine."""
+        """The last entry that the machine has applied; 0 without a machine.
+
+        At the end of a turn it is the commit, unless the machine still replays after a boot."""
         return RaftIndex(0) if self._feed is None else self._feed.applied
 
     @property
     def serves_machine(self) -> bool:
-        """Leads, has committed in its own term, and its machine has applied all that is committed:
-        what a coordinator may open on. Once True, it stays so until the leadership is lost."""
+        """Whether a coordinator may use the machine: this replica leads, committed in its own term,
+        and its machine has applied every committed entry. True until the leadership is lost."""
         return self._serving.serves_machine
 
     @property
     def high_watermark(self) -> Offset:
-        """The published one, which never goes back."""
+        """The published high watermark, which never goes back."""
         return self._serving.mark.published
 
     @property
@@ -224,7 +228,7 @@ class PartitionReplica:
 
     @property
     def fetches(self) -> FetchWaiters:
-        """The fetches that wait here: `FetchWaiter.join(replica.fetches, offset)`."""
+        """The waiting fetches of this partition: `FetchWaiter.join(replica.fetches, offset)`."""
         return self._serving.fetches
 
     @property
@@ -235,7 +239,7 @@ class PartitionReplica:
 
     @property
     def producers(self) -> ProducerTable:
-        """What this replica, leader or not, knows of idempotent producers; for reading only."""
+        """The table of idempotent producers, on a follower too; for reading only."""
         return self._tracker.producers
 
     @property
@@ -245,14 +249,13 @@ class PartitionReplica:
 
     @property
     def awaits_in_sync(self) -> bool:
-        """A produce with acks=all is committed and waits for more in-sync replicas to hold it."""
+        """Whether a committed produce with acks=all waits for more in-sync replicas to hold it."""
         produces = self._serving.produces
         return produces.held_back and produces.waiting > 0
 
     @property
     def failed(self) -> bool:
-        """A write failed: nothing is decided here until the replica is recovered as a new
-        object."""
+        """Whether a write failed: it decides nothing, and the broker recovers it as a new one."""
         return self._serving.failed
 
     @property
@@ -262,12 +265,12 @@ class PartitionReplica:
     # --- what happens -----------------------------------------------------------------------------
 
     def receive(self, messages: Sequence[RaftMessage], now: Instant) -> None:
-        """Messages from peers, in order. Appends that carry batches are checked first."""
+        """Hear messages from peers, in order; the batches of appends are checked first."""
         self._refusals += heard(self.node, self._feed, messages, now)
         self._tracker.look()
 
     def tick(self, now: Instant, wall_ms: WallMillis) -> None:
-        """The deadline of the last output has come (earlier and later are fine)."""
+        """Let time pass: the deadline of the last output has come (earlier or later is fine)."""
         self.node.wall_ms = wall_ms
         self.node.tick(now)
         self._serving.produces.expire(now)
@@ -276,50 +279,49 @@ class PartitionReplica:
         self._upkeep.tick(now)
 
     def written(self, io_id: IoId) -> None:
-        """That round can be read from the files."""
+        """Note that a write round can be read from the files."""
         self.log.written(io_id)
         self.node.written(io_id)
 
     def persisted(self, io_id: IoId, now: Instant) -> None:
-        """That round is durable, and counts."""
+        """Note that a write round is durable, and counts."""
         self.log.persisted(io_id)
         self.node.persisted(io_id, now)
         self._errands.remove_segments(now)
 
     def io_failed(self, now: Instant) -> None:
-        """A write of this replica failed: those who wait hear so from the next take."""
+        """Note that a write failed; the next take answers the waiting requests with an error."""
         self._serving.failed = True
         self.node.io_failed(now)
 
     def link_up(self, node: NodeId, now: Instant) -> None:
-        """A new link session with that node began."""
+        """Note that a new link session with the node began."""
         self._serving.in_sync.link_up(node, now)
         self.node.link_up(node, now)
 
     def link_down(self, node: NodeId, now: Instant) -> None:
-        """The link session with that node ended."""
+        """Note that the link session with the node ended."""
         self._serving.in_sync.link_down(node)
         self.node.link_down(node, now)
 
     def fence(self, nodes: Sequence[NodeId], now: Instant) -> None:
-        """The whole set of nodes that group 0 has fenced; told whenever it changes."""
+        """Take the whole set of nodes that group 0 has fenced, whenever it changes."""
         self._serving.fence(nodes, now)
 
     def cover(self, peer: ReplicaId, now: Instant) -> bool:
-        """Heartbeats of the pair of nodes stand for this group's from now on; False: they do
-        not."""
+        """Let heartbeats of the pair of nodes stand for this group's; False if they may not."""
         return self.node.cover(peer, now)
 
     def uncover(self, peer: ReplicaId, now: Instant, last_contact: Instant) -> None:
-        """They do no longer; the peer was last heard then."""
+        """End `cover`: the peer was last heard at `last_contact`."""
         self.node.uncover(peer, now, last_contact)
         if self.node.leading:
             self._serving.in_sync.watch(now)
 
     def configure(self, config: PartitionConfig, now: Instant) -> None:
-        """The topic's or broker's settings changed."""
+        """Take changed settings of the topic or the broker."""
         self.config = config
-        self.node.wall_ms = _NO_WALL  # the cut-off is to be reckoned anew
+        self.node.wall_ms = _NO_WALL  # the node must compute its cut-off again
         self._upkeep.configure(config)
         self._serving.configure(config, now)
 
@@ -333,43 +335,43 @@ class PartitionReplica:
         self._tracker.look()
 
     def job_done(self, token: int, value: object, now: Instant) -> None:
-        """A job of an earlier output came back, with its value or the exception that it raised."""
+        """Take the result of a job: the value that it returned or the exception that it raised."""
         self._errands.done(token, value, now)
 
     def damage_found(self, error: CorruptData, now: Instant) -> None:
-        """A cold read of a handler found stored bytes that are not what was written."""
+        """Note that a handler's cold read found stored bytes that are not what was written."""
         self._errands.found_damage(error, now)
 
     def client_read_done(self, what: Hashable, value: object, now: Instant) -> None:
-        """A cold read of a handler came back, with its value or the exception that it raised: the
-        log may know more now, and a turn is due. The same place is equal as `what`."""
+        """Take the result of a handler's cold read: its value or the exception that it raised.
+
+        The log may know more now, so a turn is due. Equal values of `what` name the same place."""
         self._errands.client_read_done(what, value, now)
 
     def stop(self, now: Instant) -> None:
-        """Deleted or closing, for good: everybody who waits is answered by the next take."""
+        """Stop for good (deleted or closing); the next take answers every waiting request."""
         self.node.stop(now)
 
     # --- the data path ----------------------------------------------------------------------------
 
     def produces(self, now: Instant) -> ProducePath | ErrorCode:
-        """The way of produced batches through this replica, or why there is none: it does not
-        lead, or for reading only."""
+        """The produce path of this replica; an error when it does not lead or only serves reads."""
         return self._serving.produce_path(now)
 
     def leader_error(self, epoch: int) -> ErrorCode:
-        """Whether a client that names this leader epoch (-1: none) may be served here."""
+        """NONE if a client with this leader epoch (-1: none) may be served here, else why not."""
         if not self.node.leading:
             return self._serving.not_leading()
         return epoch_error(epoch, self.node.term)
 
     def view(self, offset: int) -> FetchView:
-        """What a fetch at this offset finds now; the caller has checked `leader_error`."""
+        """The view of a fetch at this offset; the caller has checked `leader_error`."""
         return view_of(self.log, offset, self.high_watermark if self.publishing else None)
 
     def read(self, offset: Offset, bytes_max: int) -> Sequence[Part] | ColdRead:
-        """Committed batches from the one that holds `offset` on: at least one when `view` says
-        that some are available, then about `bytes_max` bytes. Or what must be done off the loop
-        first."""
+        """Committed batches from the one that holds `offset` on, or a cold read to be done first.
+
+        At least one batch when `view` says that some are available; about `bytes_max` bytes."""
         return self.log.plan_read(offset, bytes_max, self.high_watermark)
 
     def read_index(self, then: Then, now: Instant) -> ReadAnswer | None:
@@ -379,14 +381,14 @@ class PartitionReplica:
     def delete_records(
         self, offset: int, deadline: Instant, then: Then, now: Instant, wall_ms: WallMillis
     ) -> DeleteAnswer | None:
-        """Move the log start to `offset` (-1: the high watermark), answered once that is
+        """Move the log start to `offset` (-1: the high watermark); answered once that is
         committed."""
         answer = self._serving.delete_records(offset, deadline, then, now, wall_ms)
         self._tracker.look()
         return answer
 
     def propose_batch(self, batch: Buffer, now: Instant, wall_ms: WallMillis) -> RaftIndex:
-        """Group 0: append a batch of commands as it was built; LocalMisuse unless `ready`."""
+        """Append a built batch of commands, for group 0; LocalMisuse unless `ready`."""
         self._tracker.look()
         base_offset = self.log.next_offset
         placed = stamped(batch, read_header(batch), base_offset, self.node.term)
@@ -397,10 +399,11 @@ class PartitionReplica:
     def propose_records(
         self, batch: bytes, deadline: Instant, then: Then, now: Instant, wall_ms: WallMillis
     ) -> ErrorCode | None:
-        """Append a batch that this broker built, without a producer id, as acks=all. An error, and
-        it is not in the log; or None, and `then(ProposalAnswer)` once: after the machine applied
-        it, or with what a Produce would hear. With NEVER as the deadline that is never
-        REQUEST_TIMED_OUT, unless the leadership is lost before the batch is decided."""
+        """Append a batch that this broker built, without a producer id, as acks=all.
+
+        Returns an error when it is not in the log. Else None, and `then(ProposalAnswer)` once:
+        after the machine applied it, or with a Produce's error. With the deadline NEVER it is
+        REQUEST_TIMED_OUT only if the leadership is lost before the batch is decided."""
         return self._serving.propose_records(batch, deadline, then, now, wall_ms)
 
     def propose_control(
@@ -414,7 +417,7 @@ class PartitionReplica:
     # --- the drain --------------------------------------------------------------------------------
 
     def take(self, io_id: IoId, now: Instant, wall_ms: WallMillis) -> ReplicaOutput:
-        """Everything that this turn wants done, with this io_id for what must be written."""
+        """Drain everything that this turn wants done; its writes get this io_id."""
         node, serving, output = self.node, self._serving, ReplicaOutput()
         node.wall_ms = wall_ms
         output.leadership = serving.follow_role(now)
@@ -434,8 +437,8 @@ class PartitionReplica:
         return output
 
     def _follow_log(self, drained: Output) -> None:
-        """Producers and log-start markers of what happened to the log, which has judged the state
-        of an install before it took it."""
+        """Bring producers and log-start markers up to date with the log. The log has judged the
+        state of an install before it took it."""
         if drained.installed is not None:
             position, snapshot = drained.installed
             if self._feed is not None:
@@ -444,7 +447,7 @@ class PartitionReplica:
         self._tracker.look()
 
     def _follow_membership(self, drained: Output, now: Instant) -> bool:
-        """Whether the membership changed, or the one in force was committed now."""
+        """Follow the membership; whether it changed, or the one in force was committed now."""
         index = self.node.membership_index
         if index != self._membership_seen:
             self._membership_seen = index
@@ -453,7 +456,7 @@ class PartitionReplica:
         return drained.commit is not None and self._commit_seen < index <= drained.commit
 
     def _follow_commit(self, commit: RaftIndex, now: Instant) -> None:
-        """The commit moved: what waited for it acts, on every replica alike, then clients hear."""
+        """Act on a new commit: first what every replica does alike, then answers to clients."""
         self._commit_seen = commit
         self.log.set_commit(commit)
         log_start = self._tracker.committed(commit)
@@ -470,8 +473,8 @@ class PartitionReplica:
         self._serving.follow_commit(commit, now)
 
     def _feed_machine(self, feed: MachineFeed, output: ReplicaOutput, now: Instant) -> None:
-        """Let a replay go on; notice what became of the machine. In `_follow_commit`, before
-        anybody hears that something is committed, the machine has applied it."""
+        """Continue a replay, and note whether the machine stopped or may serve. (`_follow_commit`
+        lets the machine apply an entry before any client hears that it is committed.)"""
         feed.advance(self.node.commit, now)
         if feed.differs is not None and not self.stopped:
             self.node.stop(now)

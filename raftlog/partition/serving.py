@@ -1,8 +1,8 @@
-"""The leader's side of a partition: everything that serves clients, and only while it leads.
+"""The leader's side of a partition: everything that serves clients while the replica leads.
 
-A replica always has one; whether it leads is the raft node's business, which `follow_role`
-follows. The loss of leadership is noticed before any commit that came after it is looked at: at
-an index that the next leader commits there may be another batch.
+Every replica has a `Serving`. The raft node decides who leads, and `follow_role` follows it. A
+replica notices the loss of leadership before it looks at any later commit. At the same index the
+next leader may commit another batch than the one for which a client waits here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,10 +29,12 @@ from raftlog.storage.partition_log import PartitionLog
 
 @final
 class Serving:
-    """Who waits, what is in sync, what is published; `completed` collects answers until taken.
+    """The waiting requests, the in-sync set and the high watermark of one replica.
 
-    `_led_term`: the term in which this replica is known to lead, else None. `_published_term`:
-    the term in which it led and committed, so that its high watermark is the partition's.
+    * `completed`: collects answers until they are taken.
+    * `_led_term`: the term in which this replica is known to lead, else None.
+    * `_published_term`: the term in which it led and committed, so that its high watermark is the
+      partition's.
     """
 
     __slots__ = (
@@ -103,7 +105,7 @@ class Serving:
 
     @property
     def publishing(self) -> bool:
-        """Leads and has committed in its own term."""
+        """Whether this replica leads and has committed in its own term."""
         node = self._node
         return node.leading and self._published_term == node.term
 
@@ -121,19 +123,19 @@ class Serving:
 
     @property
     def deadline(self) -> Instant:
-        """When time alone changes something here: never while it does not lead."""
+        """When time alone changes something here; NEVER while the replica does not lead."""
         if self._led_term is None:
             return NEVER
         return min(self.produces.deadline, self.in_sync.deadline, self.chores.deadline)
 
     def not_leading(self) -> ErrorCode:
-        """What a client hears that should ask somebody else."""
+        """The error for a client that should ask another broker."""
         if self.failed or self._node.stopped_why is not None:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def configure(self, config: PartitionConfig, now: Instant) -> None:
-        """The topic's or broker's settings changed."""
+        """Take changed settings of the topic or the broker."""
         self.produces.configure(config)
         self.produces.held_back = True
         self.chores.config = config
@@ -143,13 +145,13 @@ class Serving:
             self.chores.check_at = now
 
     def fence(self, nodes: Sequence[NodeId], now: Instant) -> None:
-        """The whole set of fenced nodes."""
+        """Take the whole set of fenced nodes."""
         self.in_sync.fence(nodes)
         if self._node.leading:
             self.in_sync.watch(now)
 
     def follow_role(self, now: Instant) -> bool:
-        """Notice what became of role, term, leader and readiness; whether something did."""
+        """Follow the node's role, term, leader and readiness; whether one of them changed."""
         node = self._node
         role_key = (node.term, node.role, node.leader, node.ready)
         if role_key == self._role_key:
@@ -166,34 +168,36 @@ class Serving:
         return True
 
     def produce_path(self, now: Instant) -> ProducePath | ErrorCode:
-        """See `PartitionReplica.produces`. What is appended behind a gap that nobody else can fill
-        would be lost with it, once an operator gives up the part that is damaged."""
+        """See `PartitionReplica.produces`."""
         if not self._node.leading:
             return self.not_leading()
         if self._log.gaps and self._node.membership.decides_alone:
+            # A segment is damaged and no other replica can fill the gap. Records appended behind it
+            # would be lost once an operator gives up the damaged part.
             probe("produce-refused-behind-a-gap")
             return ErrorCode.KAFKA_STORAGE_ERROR
         self.follow_term(now)
         return self.produces
 
     def follow_term(self, now: Instant) -> None:
-        """Cheaper: before anything is appended in this turn, be of the node's term."""
+        """Follow the role if the term changed, before anything is appended in this turn."""
         if self._led_term != self._node.term:
             self.follow_role(now)
 
     def follow_membership(self, now: Instant) -> None:
-        """The membership in force changed."""
+        """Follow a change of the membership in force."""
         if self._led_term is not None:
             node = self._node
             voters = node.membership.voters
             self.in_sync.follow_membership(node.me, voters, self._log.last_index, now)
 
     def follow_commit(self, commit: RaftIndex, now: Instant) -> None:
-        """The commit moved: the high watermark follows, and who waits for it is told."""
+        """Let the high watermark follow the commit, and answer the requests that wait for it."""
         log, node = self._log, self._node
         committed = log.offset_at(commit)
         if committed is None:
-            # A follower that catches up: the place is on disk only, and nobody asks it here.
+            # A follower catches up: the offset of this commit is on disk only. No client asks a
+            # follower for it.
             assert not node.leading, (commit, log.first_index)
             return
         old = self.mark.published
@@ -211,8 +215,8 @@ class Serving:
         self.chores.arm(now)
 
     def settle(self, now: Instant, *, commit_moved: bool) -> bool:
-        """Bring the in-sync set up to date and answer the produces that are decided; whether the
-        set changed."""
+        """Update the in-sync set and answer the produces that are decided; whether the set
+        changed."""
         if self._led_term is None and not self._members_told:
             return False
         node, in_sync = self._node, self.in_sync
@@ -226,14 +230,14 @@ class Serving:
         return changed
 
     def machine_turned(self, now: Instant) -> bool:
-        """Whether the answer of `serves_machine` is another one than at the last call."""
+        """Whether `serves_machine` changed since the last call."""
         served, self._served_machine = self._served_machine, self.serves_machine
         if self._served_machine and not served:
-            self.chores.arm(now)  # what a replay applied may wait to be compared
+            self.chores.arm(now)  # entries applied by a replay may wait to be compared
         return served != self._served_machine
 
     def propose(self, now: Instant, wall_ms: WallMillis) -> None:
-        """This leader takes proposals: what was parked goes, and a log start behind a new
+        """Propose what waits for a ready leader: parked produces, and a log start behind a new
         snapshot."""
         if self.produces.parked:
             self.produces.resume(now, wall_ms)
@@ -256,7 +260,7 @@ class Serving:
         if not self._node.leading:
             return DeleteAnswer(self.not_leading())
         if self._feed is not None:
-            # Records that a machine was fed go by its snapshots, and by nothing else.
+            # An internal topic: only a durable snapshot of the machine may remove its records.
             return DeleteAnswer(ErrorCode.POLICY_VIOLATION)
         self.follow_term(now)
         if not (self.publishing and self._node.ready):
@@ -264,7 +268,7 @@ class Serving:
         return self.chores.delete_records(offset, deadline, then, now, wall_ms)
 
     def read_index(self, then: Then, now: Instant) -> ReadAnswer | None:
-        """Confirm that this replica still leads."""
+        """Confirm that this replica still leads: an error now, or None and `then` later."""
         if not self._node.leading:
             return ReadAnswer(self.not_leading())
         self._next_read += 1
@@ -273,21 +277,21 @@ class Serving:
         return None
 
     def answer_reads(self, states: Iterable[ReadState]) -> None:
-        """The node decided on read indexes."""
+        """Answer the read indexes that the node decided."""
         for state in states:
             error = ErrorCode.NONE
             if state.raft_index is None:
-                # A leader refuses when too many wait.
+                # The leadership was lost, or the leader refuses because too many reads wait.
                 error = ErrorCode.REQUEST_TIMED_OUT if self._node.leading else self.not_leading()
             self.completed.append(Completion(self._reads.pop(state.token), ReadAnswer(error)))
 
     def wake_fetches(self) -> None:
-        """Every waiting fetch must look again."""
+        """Wake every waiting fetch, so that it looks again."""
         for waiter in self.fetches.wake_all():
             self.completed.append(Completion(waiter.then, waiter))
 
     def take_completed(self) -> list[Completion]:
-        """The answers so far; the list stays the one that the parts append to."""
+        """The answers so far. The list object stays, for produces and duties append to it too."""
         taken = self.completed.copy()
         self.completed.clear()
         return taken

@@ -1,9 +1,9 @@
-"""The replica's view of its log while that moves: producers, log-start markers, snapshots at rolls.
+"""Follows a replica's log as it moves: producers, log-start markers, snapshots at rolls.
 
-A leader tells the tracker of each batch that it appends. What the raft node does by itself
-(entries of another leader, truncation, Raft's own entries) the tracker finds by looking: equal
-raft index and term mean an equal log up to there (Raft 5.3, log matching), so the runs of terms
-above commit, remembered from the last look, show where the log was cut.
+A leader tells the tracker of each batch that it appends. The raft node also changes the log by
+itself: entries of another leader, truncation, Raft's own entries. The tracker finds those by
+looking. Equal raft index and term mean an equal log up to there (Raft 5.3, log matching). So the
+tracker remembers the runs of terms above the commit, and they show where the log was cut.
 """
 
 from collections import deque
@@ -30,10 +30,10 @@ _ALL_BYTES = 2**62
 
 
 class TrackedLog(RaftLog, Protocol):
-    """The part of `storage.PartitionLog` that is needed here."""
+    """The part of `storage.PartitionLog` that the tracker needs."""
 
     def take_rolls(self) -> list[RaftIndex]:
-        """First indexes of the segments begun since the last call."""
+        """The first indexes of the segments begun since the last call."""
         ...
 
 
@@ -46,7 +46,7 @@ class Snapshot(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Entries from `first` (up to the next run) have this term."""
+    """A run of entries of one term, from `first` up to the next run."""
 
     first: RaftIndex
     term: Term
@@ -54,8 +54,12 @@ class _Run(NamedTuple):
 
 @final
 class LogTracker:
-    """Follows one log. `tracked` is the last entry looked at; `runs` cover what is above commit, at
-    least; log-start markers wait in `_log_starts` until they are committed."""
+    """Follows one log.
+
+    * `_tracked`: the last entry looked at.
+    * `_runs`: the runs of terms of all entries above the commit, at least.
+    * `_log_starts`: log-start markers that wait for their commit.
+    """
 
     __slots__ = (
         "_commit",
@@ -72,7 +76,8 @@ class LogTracker:
     )
 
     def __init__(self, group: GroupId, log: TrackedLog, commit: RaftIndex) -> None:
-        """The producer table is filled by the caller (boot), up to the log's last entry."""
+        """Begin at the log's end. The caller (boot) fills the producer table up to the last
+        entry."""
         self._group = group
         self._log = log
         self._commit = commit
@@ -85,29 +90,29 @@ class LogTracker:
         self._begin_at_end()
 
     def note_log_start(self, index: RaftIndex, log_start: Offset) -> None:
-        """A log-start marker found at boot, above the commit hint."""
+        """Take a log-start marker that a boot found above the commit hint."""
         self._log_starts.append((index, log_start))
 
     def appended(self, header: BatchHeader, base_offset: Offset, index: RaftIndex) -> None:
-        """The leader's fast path: it has just appended this batch, having looked before."""
+        """Follow a batch that the leader has just appended; the caller called `look` before it."""
         assert index == self._tracked + 1, (index, self._tracked)
         self._step(index, self._log.last_term)
         if header.producer_id >= 0:
             self.producers.appended(header, base_offset, index)
 
     def appended_unnumbered(self, first: RaftIndex, last: RaftIndex) -> None:
-        """The same for batches of producers that number nothing."""
+        """Follow appended batches without producer ids; the caller called `look` before them."""
         assert first == self._tracked + 1, (first, self._tracked)
         for index in range(first, last + 1):
             self._step(RaftIndex(index), self._log.last_term)
 
     def look(self) -> None:
-        """Catch up with whatever happened to the log."""
+        """Catch up with everything that happened to the log."""
         log = self._log
         if log.last_index == self._tracked and log.last_term == self._tracked_term:
             return
         if log.first_index > self._commit + 1:
-            return  # replaced by an install: `installed` follows with the next take
+            return  # an install replaced the log: the next take calls `installed`
         self._drop_truncated()
         while self._tracked < log.last_index:
             entries = log.entries(RaftIndex(self._tracked + 1), _ALL_BYTES)
@@ -116,9 +121,11 @@ class LogTracker:
                 self._take(entry)
 
     def committed(self, index: RaftIndex) -> Offset | None:
-        """Entries up to here stay. The highest log start that the markers among them say, None
-        without any; `start_marker` is the marker that says it. A client may ask for a lower one
-        while a higher one is under way, so that the last is not always the highest."""
+        """Follow the commit; returns the highest log start of the newly committed markers, or None.
+
+        `start_marker` is the index of that marker. The last marker is not always the highest: a
+        client may ask for a lower log start while a higher one is under way.
+        """
         self._commit = index
         self.producers.committed(index)
         while len(self._runs) > 1 and self._runs[1].first <= index:
@@ -131,8 +138,10 @@ class LogTracker:
         return log_start
 
     def installed(self, index: RaftIndex, snapshot: Buffer) -> None:
-        """The log was replaced by what lies after `index`: begin again from the producer snapshot,
-        which the log has judged (`CorruptData` otherwise)."""
+        """Begin again after `index`, where an install replaced the log, from a producer snapshot.
+
+        The log has judged the snapshot. Raises `CorruptData` when it is damaged all the same.
+        """
         before = RaftIndex(index + 1)
         load_producers(
             self.producers, snapshot, group=self._group, before=before, error=CorruptData
@@ -145,8 +154,10 @@ class LogTracker:
         self.look()
 
     def take_snapshots(self, commit: RaftIndex) -> list[Snapshot]:
-        """Producer snapshots to be stored: those whose whole content is committed, so that no file
-        ever says what a truncation took back."""
+        """The producer snapshots to be stored now: those whose whole content is committed.
+
+        So no file holds changes that a truncation takes back.
+        """
         if not self._snapshots:
             return []
         ready = [one for one in self._snapshots if one.before - 1 <= commit]
@@ -154,7 +165,7 @@ class LogTracker:
         return ready
 
     def _begin_at_end(self) -> None:
-        """Boot: the runs above commit, from the log's own term table."""
+        """At a boot, take the runs above the commit from the log's own term table."""
         log = self._log
         self._tracked, self._tracked_term = log.last_index, log.last_term
         index = log.last_index
@@ -173,7 +184,7 @@ class LogTracker:
         self._runs.clear()
 
     def _drop_truncated(self) -> None:
-        """Find the last entry that is still what it was, and forget what was above it."""
+        """Find the last tracked entry that the log still holds, and forget all above it."""
         log = self._log
         if log.last_index >= self._tracked and log.term_at(self._tracked) == self._tracked_term:
             return
@@ -216,8 +227,8 @@ class LogTracker:
             note_control(self.producers, control, timestamp_ms)
 
     def _step(self, index: RaftIndex, term: Term) -> None:
-        """Before the entry `index` counts: the snapshot of a segment that begins with it, its
-        run."""
+        """Move to the entry `index`: snapshot the producers if a segment begins with it, and note
+        its term."""
         rolls = self._log.take_rolls()
         if rolls:
             self._rolls = deque(sorted((*self._rolls, *rolls)))
@@ -231,7 +242,8 @@ class LogTracker:
 
 
 def note_control(producers: ProducerTable, control: ControlEntry, timestamp_ms: int) -> None:
-    """What a term start or a marker means for producers: the clock of the log, and a cut-off."""
+    """Let the producer table follow a term start or a marker: it moves the log's clock and carries
+    a cut-off."""
     if control.kind is EntryKind.TERM_START:
         cut_off_ms = read_term_start(control.body).producers_expire_before_ms
     elif control.kind is EntryKind.MARKER:

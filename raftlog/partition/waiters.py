@@ -1,9 +1,9 @@
 """Requests that wait for a partition: produces for offsets, fetches for bytes.
 
 A produce waits in one partition, in log order, so a commit takes waiters from the front. A fetch
-waits in many: one FetchWaiter per request counts the bytes that it still misses, and a commit
-subtracts from it without looking at anything else. Whoever answers first takes it out of every
-partition's list.
+waits in many partitions. One FetchWaiter per request counts the bytes that it still misses, and a
+commit subtracts from that count without looking at anything else. The first partition, timer or
+closed connection that ends the wait takes the fetch out of every partition's list.
 """
 
 from collections import deque
@@ -14,12 +14,12 @@ from raftlog.base.ids import Offset, RaftIndex
 from raftlog.base.units import NEVER, Instant
 
 Then = Callable[..., None]  # type: ignore[explicit-any]  # each asker has its own answer type
-"""What is called with the answer: a bound method or a partial of one, never a closure, so that a
-simulation can copy the whole broker."""
+"""The callback for an answer. It is a bound method or a partial of one, never a closure, so that
+the simulator can copy the whole broker."""
 
 
 class ProduceWaiter(NamedTuple):
-    """One produced batch that is in the log and not decided."""
+    """One produced batch that is in the log and waits for its answer."""
 
     raft_index: RaftIndex
     base_offset: Offset
@@ -31,9 +31,10 @@ class ProduceWaiter(NamedTuple):
 
 @final
 class ProduceWaiters:
-    """The waiting produces of one partition, in two lines: acks=all waits for more than the others.
+    """The waiting produces of one partition, in two lines: acks=all, and the others.
 
-    In each line indexes ascend; a duplicate, which waits for an entry in the middle, stands apart.
+    acks=all waits longer, so it has a line of its own. In each line indexes ascend. A duplicate
+    waits for an entry in the middle of the log, so duplicates stand apart.
     """
 
     __slots__ = ("_duplicates", "_earliest", "_in_sync", "_plain")
@@ -49,25 +50,25 @@ class ProduceWaiters:
 
     @property
     def deadline(self) -> Instant:
-        """No waiter's deadline is earlier. It may be early itself: it is set right when it
+        """A time at or before the earliest deadline of a waiter; `take_expired` corrects it when it
         passes."""
         return self._earliest if len(self) else NEVER
 
     def add(self, waiter: ProduceWaiter, *, in_sync: bool) -> None:
-        """`in_sync`: acks=all. The newest entry of the log."""
+        """Add a waiter for the newest entry of the log; `in_sync` means acks=all."""
         line = self._in_sync if in_sync else self._plain
         assert not line or line[-1].raft_index < waiter.raft_index, (line[-1], waiter)
         line.append(waiter)
         self._note(waiter.deadline)
 
     def add_duplicate(self, waiter: ProduceWaiter, *, in_sync: bool) -> None:
-        """A retry of a batch that is in the log already and not committed."""
+        """Add a waiter for a retry of a batch that is in the log and not committed."""
         self._duplicates.append((waiter, in_sync))
         self._note(waiter.deadline)
 
     def take_committed(self, commit: RaftIndex, held: RaftIndex) -> list[ProduceWaiter]:
-        """Remove and return those that are decided: below or at `commit`, and for acks=all below
-        or at `held` too (what enough in-sync replicas hold durably)."""
+        """Remove and return the waiters at or below `commit`; with acks=all also at or below
+        `held`, the index that enough in-sync replicas hold durably."""
         decided: list[ProduceWaiter] = []
         _take_front(self._plain, commit, decided)
         _take_front(self._in_sync, min(commit, held), decided)
@@ -99,7 +100,7 @@ class ProduceWaiters:
         return any(waiter.raft_index <= commit for waiter, _ in self._duplicates)
 
     def take_expired(self, now: Instant) -> list[ProduceWaiter]:
-        """Remove and return those whose deadline is at or before `now`."""
+        """Remove and return the waiters whose deadline is at or before `now`."""
         if now < self._earliest:
             return []
         expired: list[ProduceWaiter] = []
@@ -115,7 +116,7 @@ class ProduceWaiters:
         return expired
 
     def take_all(self) -> list[ProduceWaiter]:
-        """Remove and return everybody."""
+        """Remove and return all waiters."""
         everybody = list(self._all())
         self._plain.clear()
         self._in_sync.clear()
@@ -164,7 +165,8 @@ def _split_expired(
 
 @final
 class FetchWaiter:
-    """One fetch request that waits until `missing_bytes` more are committed where it asked.
+    """One fetch request that waits until `missing_bytes` more bytes are committed in its
+    partitions.
 
     `then` is called once, with this waiter, when it should look again: enough bytes, a lost
     leader, a deleted partition. A timer or a closed connection calls `leave` instead.
@@ -188,7 +190,7 @@ class FetchWaiter:
         self._lines.append(line)
 
     def leave(self) -> None:
-        """Be out of every partition's line."""
+        """Leave every partition's line."""
         lines, self._lines = self._lines, []
         for line in lines:
             line.drop(self)
@@ -207,20 +209,20 @@ class FetchWaiters:
         return len(self._offsets)
 
     def join(self, waiter: FetchWaiter, offset: Offset) -> None:
-        """Called by the waiter only. A request that names a partition twice waits once, from the
-        lower offset."""
+        """Add a waiter; only `FetchWaiter.join` calls it."""
+        # A client may name a partition twice in one fetch: wait once, from the lower offset.
         known = self._offsets.get(waiter)
         self._offsets[waiter] = offset if known is None else min(offset, known)
 
     def drop(self, waiter: FetchWaiter) -> None:
-        """Called by the waiter only."""
+        """Remove a waiter; only `FetchWaiter.leave` calls it."""
         self._offsets.pop(waiter, None)
 
     def published(
         self, old: Offset, new: Offset, bytes_between: Callable[[Offset, Offset], int]
     ) -> list[FetchWaiter]:
-        """The high watermark went from `old` to `new`: the waiters that have enough now; they
-        have left every line."""
+        """Return the waiters that have enough bytes now that the high watermark went from `old` to
+        `new`. They have left every line."""
         ready: list[FetchWaiter] = []
         moved = bytes_between(old, new)
         for waiter, offset in self._offsets.items():
@@ -235,7 +237,7 @@ class FetchWaiters:
         return ready
 
     def wake_all(self) -> list[FetchWaiter]:
-        """Everybody must look again; they have left every line."""
+        """Return all waiters, for they must look again. They have left every line."""
         everybody = list(self._offsets)
         for waiter in everybody:
             waiter.leave()

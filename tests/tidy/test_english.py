@@ -39,7 +39,6 @@ REFUSED_TODAY: dict[str, int] = {
     "raftlog/groups": 33,
     "raftlog/kafka": 17,
     "raftlog/metadata": 38,
-    "raftlog/partition": 48,
     "raftlog/raft": 19,
     "raftlog/records": 22,
     "raftlog/runtime": 95,

@@ -4,17 +4,17 @@ The problem: consumer groups (and later transactions) need state that survives i
 replica holds the log of that state anyway, so each of them computes the state from it.
 
 Laws:
-1. A machine is fed by `apply` alone: committed record batches, in order, each exactly once. It does
-   not matter whether a batch was committed a moment ago, is replayed at a boot, or follows an
-   install: equal batches give equal state, snapshot and digest on every replica.
-2. Nothing in a machine knows a clock, a random number or who leads. The leader decides, and what it
-   decides is a record.
-3. `apply` does not refuse committed bytes that a producer could have brought in: it skips what it
-   does not know. Records of a later release that must not be skipped raise `FutureFormat`; the
-   replica then stops.
+1. A machine is fed by `apply` alone: committed record batches, in order, each exactly once. Equal
+   batches give equal state, snapshot and digest on every replica. A batch may have been committed
+   a moment ago, be replayed at a boot, or follow an install; the machine cannot tell.
+2. A machine knows no clock, no random number and no leader. The leader decides, and writes its
+   decision as a record.
+3. `apply` does not refuse committed bytes that a producer could have written: it skips records that
+   it does not know. A record of a later release that must not be skipped raises `FutureFormat`, and
+   the replica stops.
 
-The state travels in the snapshot of the partition, beside the producer state: one file, written
-whole or not at all, so that both are always of the same place in the log. See
+The snapshot of the partition holds the machine's state beside the producer state. It is one file,
+written whole or not at all, so both states are always of the same place in the log. See
 docs/internals/partition.md.
 """
 
@@ -35,53 +35,69 @@ from raftlog.base.limits import (
 from raftlog.partition.producing.producer_snapshot import MAGIC, check_producers
 
 VERSION: Final = 2
-"""Follows version 1, producer state alone: an older release says that it cannot read this one."""
+"""The version of a snapshot with a machine. Version 1 is producer state alone
+(`producer_snapshot`), so an older release refuses this one by its version."""
 _DIGEST_BYTES: Final = 16
 
 
 class AppliedMachine(Protocol):
-    """See the module. Everything in it can be deep-copied."""
+    """A state machine that applies the committed batches of one partition (see the module).
+
+    Everything in it can be deep-copied, for the simulator copies whole brokers.
+    """
 
     def apply(self, batch: Buffer, base_offset: Offset, index: RaftIndex) -> None:
-        """One committed record batch, whose first record has `base_offset`. `batch` may be a view
-        that does not outlive the call. Raises `CorruptData` or `FutureFormat` when the machine
-        cannot go on: the replica stops."""
+        """Apply one committed record batch, whose first record has `base_offset`.
+
+        `batch` may be a view that is valid during the call only. Raises `CorruptData` or
+        `FutureFormat` when the machine cannot go on; the replica then stops.
+        """
         ...
 
     def snapshot(self) -> bytes:
-        """The whole state in a format of its own that names its version. Equal states give equal
-        bytes. Of at most MACHINE_SNAPSHOT_BYTES_MAX, or the log is not trimmed."""
+        """The whole state as bytes, in the machine's own format with a version in it.
+
+        Equal states give equal bytes. A state of more than MACHINE_SNAPSHOT_BYTES_MAX is not
+        stored, and then the log is not trimmed.
+        """
         ...
 
     def frozen(self) -> Frozen:
-        """What `snapshot` gives, to be made by a job: the bytes of a large state take too long for
-        a turn, so this call must not make them."""
+        """The present state, frozen, so that a job can make the bytes of `snapshot` from it.
+
+        The bytes of a large state take too long for a turn of the broker, so this call must not
+        make them.
+        """
         ...
 
     def restore(self, body: Buffer) -> None:
-        """Take the state that `snapshot` gave, in place of the present one. `CorruptData` when it
-        is none, `FutureFormat` when a later release wrote it; the present state then stays."""
+        """Replace the present state with one that `snapshot` made.
+
+        Raises `CorruptData` when the bytes are no such state, and `FutureFormat` when a later
+        release wrote them. The present state then stays.
+        """
         ...
 
     def digest(self) -> bytes:
-        """1 to 32 bytes that tell states apart; equal states give equal ones."""
+        """A digest of the state, of 1 to 32 bytes; equal states give equal digests."""
         ...
 
 
 MachineFactory = Callable[[], AppliedMachine]
-"""Makes an empty machine: a class, or a partial of a function; never a closure, so that a
-simulation can copy the whole broker."""
+"""Makes an empty machine. It is a class or a partial of a function, never a closure, so that the
+simulator can copy the whole broker."""
 
 
 class PartitionState(NamedTuple):
-    """The body of a snapshot of a partition with a machine: both parts as they stand in it."""
+    """The two parts of a snapshot's body, as stored: producer state and the machine's state."""
 
     producers: Buffer
     machine: Buffer
 
 
 def write_state(producers: bytes, machine: bytes) -> bytes:
-    """The body of a snapshot: producer state as `write_producers` gave it, and the machine's."""
+    """The body of a snapshot from its two parts: the bytes of `write_producers` and of
+    `AppliedMachine.snapshot`."""
     assert len(machine) <= MACHINE_SNAPSHOT_BYTES_MAX, len(machine)
     writer = Writer().raw(MAGIC).u16(VERSION).block(producers)
     content = writer.u64(len(machine)).raw(machine).bytes()
@@ -89,15 +105,17 @@ def write_state(producers: bytes, machine: bytes) -> bytes:
 
 
 def write_frozen_state(producers: bytes, frozen: Frozen) -> bytes:
-    """The same of a state that is yet to be made into bytes: for a job."""
+    """The body of a snapshot whose machine state is frozen; for a job, which makes the bytes."""
     made = frozen.make()
     assert len(made) == frozen.size, (len(made), frozen.size)
     return write_state(producers, made)
 
 
 def read_state(group: GroupId, body: Buffer) -> PartitionState:
-    """The reverse of `write_state`; judges the frame and neither part. `CorruptData` when it is no
-    such body, `FutureFormat` when a later release wrote it."""
+    """The two parts of a body that `write_state` made. It checks the frame, not the parts.
+
+    Raises `CorruptData` when it is no such body, `FutureFormat` when a later release wrote it.
+    """
     reader = Reader(body, CorruptData, f"state of group {group}")
     view = memoryview(body)
     content = view[:-_DIGEST_BYTES]
@@ -121,8 +139,8 @@ def read_state(group: GroupId, body: Buffer) -> PartitionState:
 
 
 def check_state(make: MachineFactory, group: GroupId, before: RaftIndex, body: Buffer) -> None:
-    """The `StateCheck` of a replica with a machine (a partial of this): raises unless a boot could
-    go on from the body."""
+    """Raise unless a boot could go on from this snapshot body, whose last entry is the one before
+    `before`. A partial of it is the `StateCheck` of a replica with a machine."""
     state = read_state(group, body)
     check_producers(group, before, state.producers)
     make().restore(state.machine)
@@ -131,7 +149,7 @@ def check_state(make: MachineFactory, group: GroupId, before: RaftIndex, body: B
 @final
 @attrs.frozen
 class MachineStates:
-    """The `StateCheck` of replicas whose machines this makes."""
+    """The `StateCheck` of all replicas whose machines come from `make`."""
 
     make: MachineFactory
 

@@ -2,13 +2,14 @@
 
 The state of a machine with 100,000 offsets takes a second to check and to restore. A job does both:
 
-1. The piece that completes the state is held. The node hears it without its content, so that it
-   knows that its leader is there, and asks for no other piece.
+1. The judge holds back the piece that completes the state. The node hears it without its content,
+   so that it knows that its leader is there and does not ask for another piece.
 2. A job checks the state and restores a new machine from it.
-3. The node hears the piece. The log takes the state without another look, and the feed the machine.
+3. The node hears the whole piece. The log takes the state without another check, and the feed takes
+   the machine.
 
-To Raft a held message is a late one. A state that the job could not restore is delivered as well:
-the log refuses it for itself, as any bad state.
+To Raft the held message is a late one. When the job cannot restore the state, the judge delivers
+the piece too; the log then checks the state itself and refuses it, like any bad state.
 """
 
 from functools import partial
@@ -33,8 +34,10 @@ _NOTHING: Final = b""
 def judged_machine(
     disk: object, make: MachineFactory, group: GroupId, before: RaftIndex, snapshot: Buffer
 ) -> AppliedMachine:
-    """Job: a machine with the state before an entry, which is all that an install may bring.
-    Raises what `check_state` does."""
+    """A machine restored from the state of an install, the state before the entry `before`.
+
+    It runs as a job and needs no disk. Raises what `check_state` raises.
+    """
     del disk
     state = read_state(group, snapshot)
     check_producers(group, before, state.producers)
@@ -44,7 +47,7 @@ def judged_machine(
 
 
 class _Verdict(NamedTuple):
-    """A state that is good, and what it makes."""
+    """A state that the job found good, and the machine that it restored."""
 
     snapshot: bytes
     machine: AppliedMachine
@@ -53,20 +56,22 @@ class _Verdict(NamedTuple):
 @final
 @attrs.define(eq=False)
 class InstallJudge:
-    """See the module. One state at a time."""
+    """Judges the states of installs for one replica, one at a time (see the module)."""
 
     make: MachineFactory
     log: PartitionLog
     errands: Errands
     _held: Install | None = None
-    """The piece that completes the state which a job judges."""
+    """The piece that completes the state which a job judges now."""
     _verdict: _Verdict | None = None
 
     def hear(self, node: RaftNode, message: Install) -> Install:
         """The piece as the node may hear it now: whole, or without its content."""
         last = message.start + len(message.chunk) == message.total
         if self._held is not None and last:
-            return message._replace(chunk=_NOTHING)  # sent again, or of another state: in its turn
+            # A job judges a state. The leader sent its last piece again, or that of another state:
+            # the leader will repeat it, and then it is judged.
+            return message._replace(chunk=_NOTHING)
         snapshot = node.install_whole(message) if last else None
         if snapshot is None or (self._verdict is not None and self._verdict.snapshot == snapshot):
             return message
@@ -87,8 +92,7 @@ class InstallJudge:
         node.receive([held], now)
 
     def machine_of(self, snapshot: Buffer) -> AppliedMachine | None:
-        """The machine with this state, which is the caller's from now on; None when no job made
-        one."""
+        """The machine that a job made of this state; None when none did. It is the caller's."""
         verdict, self._verdict = self._verdict, None
         if verdict is None or verdict.snapshot != snapshot:
             return None

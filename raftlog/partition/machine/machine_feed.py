@@ -1,26 +1,27 @@
 """Feeds the machine of one replica: live, after a boot, after an install.
 
 Theory of operation:
-1. Live. `advance` is called in every take, with the commit. The entries that it moved over are
-   still in memory (the log sheds what `set_commit` was told, and that was applied in the same
-   take), so the machine is never behind the commit when the turn ends.
+1. Live. Every take calls `advance` with the commit. The newly committed entries are still in
+   memory, for the log drops only entries below a commit that `set_commit` told it, and the same
+   take applied those. So the machine is never behind the commit when the turn ends.
 2. Boot. The machine begins with the newest snapshot of this log and is behind the commit. `advance`
    feeds it a bounded number of bytes a turn, from memory or by jobs that read the files, until it
-   is level. Entries that the boot found on the disk (`_on_disk`) may be committed much later; then
-   they are read in the same way. A leader commits an entry of its own term, which lies behind
-   them, before its machine is served from: from then on everything is live.
-3. Install. The state that came with it takes the place of the machine: a job has made a machine of
-   it (`install_judge`).
+   is level. Entries that the boot found on the disk (`_on_disk`) may be committed much later, and
+   are then read in the same way. Before a leader serves from its machine it commits an entry of its
+   own term, which lies behind them. From then on everything is live.
+3. Install. The installed state replaces the machine. A job has made a machine of it
+   (`install_judge`).
 
-Snapshots. The log begins a segment: the state before that entry is to be stored. Both parts are
-taken at exactly that place: the producer state when the entry was appended, the machine's between
-two entries, once everything before is committed. `covered` is the offset up to which a snapshot of
-this replica is durable. The leader proposes a log start there; and each replica removes only what
-a snapshot of its own covers (`storage.jobs.remove_segments` reads it whole first).
+Snapshots. When the log begins a segment, the replica stores the state before that entry. It takes
+both parts at exactly that place: the producer state when the entry is appended, the machine's state
+between two entries, once everything before is committed. `covered` is the offset up to which a
+snapshot of this replica is durable. The leader proposes a log start there. Each replica removes
+only segments that a snapshot of its own covers (`storage.jobs.remove_segments` reads it whole
+first).
 
 Digests. A marker names the marker before it, and the leader's digest there. A replica keeps its own
-digest at the last marker that it applied. When a marker speaks of that one and the digests
-differ, the state of this replica is wrong, or the leader's is: the replica stops.
+digest at the last marker that it applied. When a marker names that one and the digests differ, this
+replica's state is wrong or the leader's is, so the replica stops.
 """
 
 from collections import deque
@@ -57,7 +58,7 @@ _NO_INDEX: Final = RaftIndex(0)
 
 
 class _Due(NamedTuple):
-    """A snapshot that is to be taken when everything before `before` is applied."""
+    """A snapshot to be taken when everything before the entry `before` is applied."""
 
     before: RaftIndex
     position: InstallPosition
@@ -65,7 +66,7 @@ class _Due(NamedTuple):
 
 
 class _Compared(NamedTuple):
-    """This replica's digest when it had applied that marker."""
+    """The digest of this replica's machine after it applied a marker."""
 
     marker: RaftIndex
     digest: bytes
@@ -73,11 +74,11 @@ class _Compared(NamedTuple):
 
 @final
 class MachineFeed:
-    """See the module.
+    """Feeds committed entries to one machine (see the module).
 
-    * `applied`: the last entry applied; at a boot it may be above the commit that is known.
+    * `applied`: the last entry applied; at a boot it may be above the known commit.
     * `covered`: records below this offset are in a durable snapshot of this replica.
-    * `differs`: why the machine can go on no more; None while it can.
+    * `differs`: why the machine cannot go on; None while it can.
     """
 
     __slots__ = (
@@ -110,7 +111,7 @@ class MachineFeed:
         tracer: Tracer,
         where: str,
     ) -> None:
-        """`machine` is empty; `booted` follows."""
+        """Make the feed of a machine that is empty; the caller then calls `booted`."""
         self.machine = machine
         self._log = log
         self._errands = errands
@@ -121,7 +122,7 @@ class MachineFeed:
         self._again_at = NEVER
         self.differs: str | None = None
         self.judge: InstallJudge | None = None
-        """Makes the machine of an install in a job; without it the loop restores the state."""
+        """Makes the machine of an install in a job; None: the event loop restores the state."""
         self._on_disk = log.last_index
         self._replaying = True
         self._reading = False
@@ -133,20 +134,25 @@ class MachineFeed:
         self._last_records = _NO_INDEX
 
     def booted(self, replay: ProducerReplay, *, restored: bool = False) -> None:
-        """Begin with the snapshot that recovery found and judged, which the machine has already
-        when it was `restored`; without one, the log begins with its first entry, and so does the
-        machine."""
+        """Begin with the snapshot that recovery found and judged.
+
+        `restored`: the machine has that state already. Without a snapshot the log has its very
+        first entry, and the machine begins empty.
+        """
         if replay.snapshot is not None and not restored:
             self.machine.restore(read_state(self._log.spec.group, replay.snapshot).machine)
         if replay.snapshot is not None:
-            # Its name may not be durable yet: a removal makes sure of that before it counts on it.
+            # The snapshot's name may not be durable after a crash. A removal of segments makes it
+            # durable before it relies on the snapshot.
             self.covered = replay.covered
         self.applied = RaftIndex(replay.before - 1)
 
     def installed(self, position: InstallPosition, snapshot: Buffer) -> Buffer:
-        """The log was replaced by what lies after `position`. The state before that is this
-        snapshot: the log has judged it, and its file is durable before anything that comes after.
-        Returns the producer state in it."""
+        """Take the state of an install, which replaced the log by one that begins after `position`.
+
+        The log has judged the snapshot, and its file is durable before any later write. Returns the
+        producer state in the snapshot.
+        """
         probe("machine-installed")
         state = read_state(self._log.spec.group, snapshot)
         made = None if self.judge is None else self.judge.machine_of(snapshot)
@@ -166,17 +172,17 @@ class MachineFeed:
 
     @property
     def deadline(self) -> Instant:
-        """When `advance` wants to be called at the latest."""
+        """When `advance` must be called at the latest."""
         return self._again_at if self.differs is None else NEVER
 
     # --- feeding ---
 
     def is_level(self, commit: RaftIndex) -> bool:
-        """Whether everything up to this commit is applied, as it should be."""
+        """Whether the machine has applied everything up to this commit and has not stopped."""
         return self.differs is None and self.applied >= commit
 
     def advance(self, commit: RaftIndex, now: Instant) -> None:
-        """Apply what is committed and at hand."""
+        """Apply committed entries that are in memory, and start a read of those that are not."""
         if self._reading or self.differs is not None or (self._failures and now < self._again_at):
             return
         left = MACHINE_REPLAY_BYTES if self._replaying else _ALL_BYTES
@@ -185,7 +191,7 @@ class MachineFeed:
             first = RaftIndex(self.applied + 1)
             entries = self._log.entries(first, left)
             if entries is None:
-                # Nothing live is ever read from a file: see the theory of operation.
+                # Only entries that a boot found are read from a file; live ones are in memory.
                 assert first <= self._on_disk, (first, self._on_disk, commit)
                 self._replaying = True
                 self._read(first, commit)
@@ -199,8 +205,11 @@ class MachineFeed:
             self._replaying = False
 
     def _apply(self, entries: Sequence[Entry], until: RaftIndex) -> int:
-        """Apply those up to the index `until`; returns how many bytes that were, and for one that
-        cannot be applied, more than anybody has left."""
+        """Apply the entries up to the index `until`; returns their size in bytes.
+
+        When an entry cannot be applied, it returns more bytes than any turn has left, so that the
+        caller ends its loop.
+        """
         size = 0
         for entry in entries:
             if entry.raft_index > until:
@@ -224,7 +233,7 @@ class MachineFeed:
             self._compare(entry)
 
     def _stop(self, why: str) -> None:
-        """Go no further: wrong state is worse than old state."""
+        """Stop the machine for good, because wrong state is worse than old state."""
         probe("machine-stopped")
         self.differs = why
         self._due.clear()
@@ -239,8 +248,11 @@ class MachineFeed:
         self._errands.start_cold(plan, partial(self._read_done, self._installs, commit))
 
     def _read_done(self, installs: int, until: RaftIndex, value: object, now: Instant) -> None:
-        """Only what was committed when the read was asked for counts: what lay behind may have been
-        cut, and another entry been committed there, before it came back."""
+        """Apply the entries that a read brought, up to `until`, the commit when it was started.
+
+        Entries behind that commit do not count. A new leader may have cut them and committed others
+        at their place before the read came back.
+        """
         if installs != self._installs:
             probe("machine-read-of-a-replaced-log")
             return
@@ -257,14 +269,14 @@ class MachineFeed:
         self._failures += 1
         self._again_at = Instant(now + millis(MACHINE_REPLAY_PAUSE_MS))
         if self._failures >= LOG_READ_FAILURES_MAX:
-            # A disk has bad moments, but what cannot be read again and again is lost here.
+            # A disk may have a bad moment, but an entry that fails every read is lost here.
             error = CorruptData(f"entry {self.applied + 1} cannot be read: {value}")
             self._errands.found_damage(error, now)
 
     # --- snapshots ---
 
     def snapshots_due(self, snapshots: Sequence[Snapshot]) -> None:
-        """The log began segments there, and all before them is committed."""
+        """Plan snapshots where the log began segments; everything before them is committed."""
         for one in snapshots:
             position = self._log.position_before(one.before)
             self._due.append(_Due(one.before, position, one.body))
@@ -286,7 +298,8 @@ class MachineFeed:
             )
 
     def _covers(self, offset: Offset, value: object, now: Instant) -> None:
-        """A snapshot was written, durably, or not: then the next segment brings another one."""
+        """Note how far a snapshot reaches once its write is durable."""
+        # After a failed write, the next segment brings another snapshot.
         if not isinstance(value, BaseException):
             self.covered = max(self.covered, offset)
 
@@ -312,14 +325,16 @@ class MachineFeed:
 
     @property
     def comparison_due(self) -> bool:
-        """Whether records were applied behind the last marker whose digest was told: then a leader
-        writes another marker now and then. So each change is compared, with two markers at the
-        most after the last one, and a group at rest costs nothing."""
+        """Whether records were applied after the last marker whose digest another marker told.
+
+        A leader then writes another marker at its next check. So each change is compared, with at
+        most two markers after the last one, and a group at rest costs nothing.
+        """
         return self._last_records > self._named
 
     def comparison(self) -> bytes:
-        """What the next marker says: the digest here at the last one; empty when that is not
-        known."""
+        """The comparison that the next marker carries: the last marker and this replica's digest
+        there; empty when that is not known."""
         if self._compared is None:
             return b""
         return Writer().u64(self._compared.marker).raw(self._compared.digest).bytes()

@@ -1,8 +1,8 @@
-"""What a leader does beside serving: retention by size and age, DeleteRecords, the log start behind
-the snapshots of a machine, and the periodic marker.
+"""The leader's duties beside serving: retention, DeleteRecords, trimming, and the periodic marker.
 
-All of them propose entries of Raft's own and act only when those are committed, on every replica
-alike. Nothing is scheduled for a group in which nothing is committed: idle groups cost nothing.
+Retention goes by size and by age. Trimming moves the log start behind the snapshots of a machine.
+For each of them the leader proposes an entry of Raft's own, and every replica acts once that entry
+is committed. A group in which nothing is committed schedules nothing, so idle groups cost nothing.
 """
 
 from collections import deque
@@ -37,11 +37,14 @@ from raftlog.storage.segments.segment import Segment
 
 _NO_DIGEST: Final = b""
 _SOON_NS: Final = millis(1_000)
-"""When a check looks again that waits for a timestamp to be known."""
+"""The time after which retention looks again when it waits for a job to read a timestamp."""
 
 
 class _Delete(NamedTuple):
-    """A DeleteRecords whose marker, or that of a later offset, is in the log at `raft_index`."""
+    """A DeleteRecords that waits until the log-start marker at `raft_index` is committed.
+
+    The marker is for its own offset or for a higher one.
+    """
 
     raft_index: RaftIndex
     deadline: Instant
@@ -50,10 +53,12 @@ class _Delete(NamedTuple):
 
 @final
 class LeaderChores:
-    """The chores of one replica while it leads; `check_at` is when they are looked at next.
+    """The duties of one replica while it leads.
 
-    `_markers` are the raft indexes of the log starts that were proposed and may not be committed
-    yet; the last is that of the highest, `_proposed_start`: who wants less waits for that.
+    * `check_at`: when `tick` looks at retention and markers next.
+    * `_markers`: the raft indexes of proposed log starts that may not be committed yet. The last
+      one is the marker of the highest, `_proposed_start`. A DeleteRecords for a lower offset waits
+      for that marker too.
     """
 
     __slots__ = (
@@ -123,7 +128,8 @@ class LeaderChores:
             self.check_at = Instant(now + self.config.retention_check_ns)
 
     def tick(self, now: Instant, wall_ms: WallMillis) -> None:
-        """Time has passed."""
+        """Answer the deletes whose deadline has passed; enforce retention and write a marker when
+        they are due."""
         expired = [delete for delete in self._deletes if delete.deadline <= now]
         if expired:
             self._deletes = [delete for delete in self._deletes if delete.deadline > now]
@@ -134,14 +140,17 @@ class LeaderChores:
                 self._enforce_retention(now, wall_ms)
                 self._write_marker(now, wall_ms)
             if self.config.retention_ms != UNLIMITED and self._holds_records:
-                # Records age without a commit, so that the next look is not armed by one.
+                # Records age without a commit. So the next look must not wait for one.
                 next_at = Instant(now + self.config.retention_check_ns)
                 self.check_at = min(self.check_at, next_at)
 
     def delete_records(
         self, offset: int, deadline: Instant, then: Then, now: Instant, wall_ms: WallMillis
     ) -> DeleteAnswer | None:
-        """Move the log start to `offset`; the caller has checked that this replica is ready."""
+        """Move the log start to `offset`: an answer now, or None and `then(DeleteAnswer)` later.
+
+        The caller has checked that this replica is ready.
+        """
         wanted = log_start_asked(offset, self._log.log_start, self._mark.published)
         if isinstance(wanted, ErrorCode):
             return DeleteAnswer(wanted)
@@ -156,7 +165,7 @@ class LeaderChores:
         return None
 
     def committed(self, commit: RaftIndex) -> None:
-        """Deletes whose marker is committed are done."""
+        """Answer the deletes whose marker is committed."""
         while self._markers and self._markers[0] <= commit:
             self._markers.popleft()
         if self._deletes:
@@ -165,7 +174,7 @@ class LeaderChores:
             self._answer(done, DeleteAnswer(ErrorCode.NONE, self._log.log_start))
 
     def fail(self, error: ErrorCode) -> None:
-        """This replica leads no more."""
+        """Answer all deletes with `error` and forget the rest: this replica leads no more."""
         deletes, self._deletes = self._deletes, []
         self._answer(deletes, DeleteAnswer(error))
         self.check_at = NEVER
@@ -179,7 +188,7 @@ class LeaderChores:
 
     def _enforce_retention(self, now: Instant, wall_ms: WallMillis) -> None:
         if not self.config.deletes or self._log.gaps:
-            # A damaged segment stays until it is repaired, or an operator lets it go.
+            # A damaged segment stays until a replica repairs it or an operator gives it up.
             return
         segments = [_span_of(segment) for segment in self._log.segments]
         begun = max(self._log.log_start, self._proposed_start)
@@ -221,7 +230,7 @@ class LeaderChores:
         return aged.log_start
 
     def take_unknown(self) -> AgeAsk | None:
-        """The segment whose largest timestamp decides what age lets go, and is not known."""
+        """The segment whose unknown largest timestamp retention by age needs next, if any; once."""
         unknown, self._unknown = self._unknown, None
         return unknown
 
@@ -236,14 +245,17 @@ class LeaderChores:
         self._markers.append(self._node.propose_control(EntryKind.LOG_START, body, now, wall_ms))
 
     def trim(self, covered: Offset, now: Instant, wall_ms: WallMillis) -> None:
-        """The records below `covered` are in a durable snapshot of this leader's machine: its
-        followers write their own, and remove what that one covers."""
+        """Propose a log start at `covered`, the offset that a durable machine snapshot reaches.
+
+        That snapshot is this leader's. Followers write their own, and each removes only what its
+        own snapshot covers.
+        """
         if max(self._log.log_start, self._proposed_start) < covered <= self._mark.published:
             probe("log-start-behind-a-machine-snapshot")
             self._propose_log_start(covered, now, wall_ms)
 
     def _write_marker(self, now: Instant, wall_ms: WallMillis) -> None:
-        """The periodic marker: expires producers, and lets the replicas compare their machines."""
+        """Propose a marker if producers expire or replicas have a machine to compare."""
         expiration_ms = self.config.producer_expiration_ms
         self._silence.look(now, self._producers.clock_ms, expiration_ms)
         cut_off_ms = self._silence.cut_off(now, expiration_ms)

@@ -1,6 +1,6 @@
-"""Whose wall clock counts when a leader deletes by age: one that most voters share.
+"""The wall clock by which a leader deletes by age: one that a majority of voters shares.
 
-A leader's own clock decides nothing by itself. It may have jumped, and what is deleted stays
+A leader does not trust its own clock alone. The clock may have jumped, and deleted records stay
 deleted. So the leader asks, for each half of the membership, whether a majority of the voters
 shows about the same time. A group of one voter has only its own clock.
 """
@@ -14,7 +14,7 @@ from raftlog.raft.quorum import VoteResult, joint_vote
 
 
 class PeerClocks(Protocol):
-    """What is known of the wall clocks of other nodes."""
+    """This broker's knowledge of the wall clocks of other nodes."""
 
     def shares(self, node: NodeId, now: Instant, wall_ms: WallMillis) -> bool:
         """Whether the node's clock was heard lately and agrees with ours, `wall_ms` at `now`."""
@@ -23,10 +23,10 @@ class PeerClocks(Protocol):
 
 @final
 class UnknownClocks:
-    """No clock of another node is known."""
+    """`PeerClocks` of a broker that knows no clock of another node."""
 
     def shares(self, node: NodeId, now: Instant, wall_ms: WallMillis) -> bool:
-        """Never."""
+        """False for every node."""
         del node, now, wall_ms
         return False
 

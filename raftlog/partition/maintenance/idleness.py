@@ -1,7 +1,7 @@
-"""A group that nobody writes to gives its memory back.
+"""Frees the memory of a log that no client writes to any more.
 
-A log keeps its recent entries for followers and consumers; a thousand partitions that were busy
-once must not keep a full window each, nor the receive slabs that large batches pin.
+A log keeps its recent entries in memory for followers and consumers. A thousand partitions that
+were busy once must not keep a full window each, nor the receive slabs that large batches hold.
 """
 
 from typing import Final, Protocol, final
@@ -15,7 +15,7 @@ _IDLE_AFTER_NS: Final = millis(IDLE_AFTER_MS)
 
 
 class TrimmableLog(Protocol):
-    """The part of `storage.PartitionLog` that is needed here."""
+    """The part of `storage.PartitionLog` that an idle watch needs."""
 
     @property
     def last_index(self) -> RaftIndex: ...
@@ -25,7 +25,10 @@ class TrimmableLog(Protocol):
 
 @final
 class IdleWatch:
-    """`deadline` is when `tick` must be called at the latest; NEVER once the log is trimmed."""
+    """Trims the memory of one log when nothing was appended for IDLE_AFTER_MS.
+
+    `deadline` is when `tick` must be called at the latest; NEVER once the log is trimmed.
+    """
 
     __slots__ = ("_log", "_seen", "deadline")
 
@@ -35,12 +38,12 @@ class IdleWatch:
         self.deadline = NEVER
 
     def written(self, now: Instant) -> None:
-        """Something goes to the disk: look again in a while."""
+        """Note that the replica writes something: look whether it is idle after IDLE_AFTER_MS."""
         if self.deadline == NEVER:
             self.deadline = Instant(now + _IDLE_AFTER_NS)
 
     def tick(self, now: Instant) -> None:
-        """When nothing was appended since the last look, trim."""
+        """At the deadline, trim the log if nothing was appended since the last look."""
         if now < self.deadline:
             return
         last = self._log.last_index

@@ -1,8 +1,7 @@
-"""Which log start a leader proposes: by size, by age, or because a client deletes records.
+"""The log start that a leader proposes: by size, by age, or because a client deletes records.
 
-Log start is replicated: the leader proposes a marker, and when it is committed each replica
-removes its own whole segments below it. So the proposal is an offset, never a
-file.
+Log start is replicated. The leader proposes a marker, and once that is committed each replica
+removes its own whole segments below it. So the proposal is an offset, never a file.
 """
 
 from collections.abc import Sequence
@@ -15,14 +14,18 @@ from raftlog.records.timestamps import NO_TIMESTAMP
 from raftlog.storage.segments.segment import Segment
 
 TO_HIGH_WATERMARK: Final = -1
-"""What DeleteRecords sends for "everything"."""
+"""The offset in a DeleteRecords that means "everything up to the high watermark"."""
 
 
 class SegmentSpan(NamedTuple):
-    """One segment: the offset of its first record and the one behind its last, its bytes without
-    the header, and the largest timestamp of its records: computed from them, never a batch header's
-    claim. -1 when none of them has one, None until it is known; `largest_seen` is that of those
-    read so far."""
+    """One segment, as retention sees it.
+
+    * `base_offset`, `next_offset`: the offset of its first record, and the one after its last.
+    * `byte_count`: its size without the header.
+    * `largest_timestamp`: the largest timestamp of its records, computed from the records and never
+      a batch header's claim. -1 when no record has one, None until it is known.
+    * `largest_seen`: the largest timestamp of the records read so far.
+    """
 
     base_offset: Offset
     next_offset: Offset
@@ -32,8 +35,8 @@ class SegmentSpan(NamedTuple):
 
 
 class AgeAsk(NamedTuple):
-    """Retention must know the largest timestamp of the records of `segment` below the offset
-    `until`, or that some record is not older than `kept_from_ms`."""
+    """A question of retention: the largest timestamp of the records of `segment` below the offset
+    `until`. A record that is not older than `kept_from_ms` answers it early."""
 
     segment: Segment
     until: Offset
@@ -43,9 +46,11 @@ class AgeAsk(NamedTuple):
 def log_start_by_size(
     segments: Sequence[SegmentSpan], bytes_max: int, high_watermark: Offset
 ) -> Offset | None:
-    """The log start that drops as many of the oldest segments as the bound asks for and leaves at
-    least `bytes_max` behind, as Kafka does; never the active segment, never above the high
-    watermark. None when nothing can go."""
+    """The log start that retention by size wants; None when no segment can go.
+
+    It drops the oldest segments and leaves at least `bytes_max` bytes, as Kafka does. It never
+    drops the active segment, and never lies above the high watermark.
+    """
     surplus = sum(segment.byte_count for segment in segments) - bytes_max
     log_start = None
     for segment, following in pairwise(segments):
@@ -57,8 +62,11 @@ def log_start_by_size(
 
 
 class Aged(NamedTuple):
-    """What age lets go: the log start wanted, None when nothing can go; and which segment, by its
-    place, must be known before more can."""
+    """The result of retention by age.
+
+    * `log_start`: the wanted log start; None when no segment can go.
+    * `unknown`: the place of the segment whose largest timestamp must be known before more can go.
+    """
 
     log_start: Offset | None
     unknown: int | None
@@ -67,11 +75,11 @@ class Aged(NamedTuple):
 def log_start_by_age(
     segments: Sequence[SegmentSpan], kept_from_ms: int, high_watermark: Offset
 ) -> Aged:
-    """The log start that drops the oldest segments in which every record is older than
-    `kept_from_ms`, the active one too; never above the high watermark, and nothing behind a segment
-    whose largest timestamp is not known.
+    """The log start that retention by age wants.
 
-    A segment without any timestamp is as old as the next one that has some.
+    It drops the oldest segments in which every record is older than `kept_from_ms`, the active one
+    too. It never lies above the high watermark, and drops nothing behind a segment whose largest
+    timestamp is not known. A segment without any timestamp is as old as the next one that has some.
     """
     log_start = None
     for place, segment in enumerate(segments):
@@ -92,8 +100,10 @@ def log_start_by_age(
 def log_start_asked(
     offset: int, log_start: Offset, high_watermark: Offset
 ) -> Offset | ErrorCode | None:
-    """What a DeleteRecords for `offset` proposes: a new log start; None when it is there already;
-    an error when records would go that are not committed."""
+    """The log start that a DeleteRecords for `offset` proposes.
+
+    None when the log starts there or later already; an error when uncommitted records would go.
+    """
     wanted = high_watermark if offset == TO_HIGH_WATERMARK else Offset(offset)
     if offset < TO_HIGH_WATERMARK or wanted > high_watermark:
         return ErrorCode.OFFSET_OUT_OF_RANGE

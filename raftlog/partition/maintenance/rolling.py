@@ -1,8 +1,8 @@
-"""When the active segment of a replica rolls because of its age.
+"""Rolls the active segment of a replica when it is old enough.
 
-Only whole segments can be deleted, so a segment must not take records for ever. Each replica rolls
-its own, by its own monotonic clock: no wall clock that jumps rolls anything. Rolling deletes
-nothing; only a log start that the leader proposes and a majority commits does.
+Only whole segments can be deleted, so a segment must not take records without end. Each replica
+rolls its own segment, by its own monotonic clock, so a wall clock that jumps rolls nothing. Rolling
+deletes nothing; records go only by a log start that the leader proposes and a majority commits.
 """
 
 from typing import Final, final
@@ -18,10 +18,12 @@ _NOT_SEEN: Final = -1
 
 @final
 class RollWatch:
-    """`deadline` is when `tick` must be called at the latest: NEVER while the active segment holds
-    no records, or no age bounds it.
+    """Watches the age of one replica's active segment.
 
-    `_sequence` is the segment whose age is counted, from its first write on (`_began_at`).
+    * `deadline`: when `tick` must be called at the latest; NEVER while the active segment holds no
+      records, or no age bounds it.
+    * `_sequence`: the file sequence of the segment whose age counts, from its first write on
+      (`_began_at`).
     """
 
     __slots__ = ("_began_at", "_booted", "_limit_ns", "_log", "_sequence", "deadline")
@@ -41,7 +43,7 @@ class RollWatch:
             self._wait()
 
     def look(self, now: Instant) -> None:
-        """The replica is taken: a segment that has its first records begins to age."""
+        """Look at the active segment after a turn: with its first records it begins to age."""
         segments = self._log.segments
         if not segments:
             # Damage took every entry; the first one that a leader sends begins a file again.
@@ -55,7 +57,8 @@ class RollWatch:
             return
         self._sequence, self._began_at = active.header.file_sequence, now
         if self._booted:
-            # Its age is not known: let it roll after an hour at the latest.
+            # After a boot the age of the segment is not known: it rolls after an hour at the
+            # latest.
             self._booted = False
             known_ns = max(0, self._limit_ns - millis(ROLL_AFTER_BOOT_MS_MAX))
             self._began_at = Instant(now - known_ns)

@@ -1,5 +1,7 @@
-"""What every replica does for its log as time passes: memory goes when it is idle, segments roll by
-age, a machine that replays goes on."""
+"""Time-driven care for the log of every replica, leader or not.
+
+It frees memory when the log is idle, rolls segments by age, and continues a machine's replay.
+"""
 
 from typing import final
 
@@ -13,7 +15,8 @@ from raftlog.storage.partition_log import PartitionLog
 
 @final
 class Upkeep:
-    """`deadline` is when `tick` must be called at the latest."""
+    """The time-driven tasks of one replica; `deadline` is when `tick` must be called at the
+    latest."""
 
     __slots__ = ("_feed", "_idle", "_log", "_rolls")
 
@@ -31,18 +34,18 @@ class Upkeep:
         return deadline if self._feed is None else min(deadline, self._feed.deadline)
 
     def taken(self, now: Instant, *, wrote: bool) -> None:
-        """The replica was taken; `wrote`: something goes to the disk."""
+        """Note the end of a turn; `wrote`: the replica writes something to the disk."""
         if wrote:
             self._idle.written(now)
         self._rolls.look(now)
 
     def tick(self, now: Instant) -> None:
-        """Time has passed."""
+        """Do what is due by `now`."""
         self._idle.tick(now)
         self._rolls.tick(now)
 
     def configure(self, config: PartitionConfig) -> None:
-        """The topic's settings changed."""
+        """Take changed settings of the topic."""
         self._rolls.configure(config)
         wanted = config.segment_bytes
         if wanted is not None and wanted != self._log.options.segment_bytes:

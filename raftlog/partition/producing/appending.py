@@ -1,8 +1,8 @@
 """From a produced records field to the batch that goes into the log: judge, then stamp.
 
-A field under 64 KiB is copied once here and is immutable afterwards; a larger one is stamped in
-the receive slab and stays a view of it. Either way the same memory goes to the
-file and to the followers.
+The leader copies a field under 64 KiB once, here; the copy is immutable. It stamps a larger field
+in the receive slab, and the batch stays a view of that slab. Either way the same memory goes to
+the file and to the followers.
 """
 
 import struct
@@ -48,7 +48,7 @@ FAULT_CODES: Final = {
     BatchFault.PRODUCER: ErrorCode.INVALID_RECORD,
     BatchFault.TIMESTAMP: ErrorCode.INVALID_TIMESTAMP,
 }
-"""What a client is told of each fault."""
+"""The Kafka error that a client receives for each fault of a batch."""
 
 TRANSACTIONAL_REFUSED: Final = "transactions are not served"
 
@@ -63,7 +63,10 @@ class Refused(Exception):
 
 
 def judged(records: Buffer, config: PartitionConfig, wall_ms: WallMillis) -> BatchHeader:
-    """The header of the batch that is the whole field, fit to be appended; raises Refused."""
+    """The header of a produced batch, once it is fit to be appended; raises Refused.
+
+    `records` must be exactly one batch. `wall_ms` is the leader's wall clock, in milliseconds.
+    """
     header = validate_produced(records, config.max_message_bytes)
     if isinstance(header, BatchFault):
         raise Refused(_code_of(header, records), header.value)
@@ -79,8 +82,8 @@ def judged(records: Buffer, config: PartitionConfig, wall_ms: WallMillis) -> Bat
 
 
 def stamped(records: Buffer, header: BatchHeader, base_offset: Offset, term: Term) -> Buffer:
-    """The batch with its place in the log: copied when small or read-only, else changed where it
-    is."""
+    """The batch with its base offset and term: a copy when it is small or read-only, else the same
+    memory, changed."""
     view = memoryview(records)
     if len(view) < RECORD_COPY_BYTES_MAX or view.readonly:
         return b"".join((_STAMP.pack(base_offset, header.batch_length, term), view[_STAMP.size :]))
@@ -91,8 +94,12 @@ def stamped(records: Buffer, header: BatchHeader, base_offset: Offset, term: Ter
 def stamped_with_time(
     records: Buffer, header: BatchHeader, base_offset: Offset, term: Term, wall_ms: WallMillis
 ) -> bytes:
-    """The same for `message.timestamp.type=LogAppendTime`: the one exception to law 3. Attribute
-    bit and latest timestamp lie under the CRC, which is made anew (33 us a MiB)."""
+    """A copy of the batch with base offset, term and the leader's time, for LogAppendTime.
+
+    With `message.timestamp.type=LogAppendTime` the leader sets the attribute bit and the latest
+    timestamp. The CRC covers both, so the leader computes it again (33 us a MiB). No other setting
+    changes bytes under a producer's CRC.
+    """
     batch = bytearray(records)
     patch(batch, base_offset, term)
     _ATTRIBUTES.pack_into(batch, CRC_FROM, header.attributes | LOG_APPEND_TIME)
@@ -102,9 +109,10 @@ def stamped_with_time(
 
 
 def _code_of(fault: BatchFault, records: Buffer) -> ErrorCode:
-    """A field that is longer than its first batch says holds several: a producer's mistake, and not
-    damage on the way, which a retry may mend."""
+    """The Kafka error for a fault of these bytes."""
     if fault is not BatchFault.NOT_ONE_BATCH or len(records) < BATCH_HEADER_BYTES:
         return FAULT_CODES[fault]
+    # A field that is longer than its first batch holds several batches. That is the producer's
+    # mistake, so it must not retry. Damage on the way (CORRUPT_MESSAGE) may pass with a retry.
     several = BATCH_HEADER_BYTES <= read_header(records).size < len(records)
     return ErrorCode.INVALID_RECORD if several else FAULT_CODES[fault]

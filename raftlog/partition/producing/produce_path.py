@@ -1,16 +1,17 @@
-"""The way of a produced batch through its partition: judge, check, stamp, propose, wait, answer.
+"""Takes a produced batch through its partition: judge, check, stamp, propose, wait, answer.
 
 Rules:
-1. `_success` is the one place from which a produce is told that it succeeded; it asserts that the
-   last offset lies below the published high watermark.
-2. acks=all needs `min.insync.replicas` in-sync voters before append (19) and that many of them
-   holding the batch durably at the reply (20 when the set has shrunk below it). acks=1 and 0 mean
-   committed.
-3. A leader that takes no proposals yet, because it has not committed in its term or is handing
-   over, parks what comes; order is kept. What is parked is judged at once and checked when its
-   turn comes.
-4. A duplicate waits until everything that the log holds now is decided: an answer before that
-   would be an acknowledgement before durability.
+1. Every successful produce answer comes from `_success`, which asserts that the last offset lies
+   below the published high watermark.
+2. acks=all: before the append, at least `min.insync.replicas` voters must be in sync, else
+   NOT_ENOUGH_REPLICAS. Before the reply, that many of them must hold the batch durably. When the
+   in-sync set has shrunk below that number, the reply is NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+   acks=1 and acks=0 mean committed.
+3. A leader that takes no proposals yet parks batches, in order: it has not committed in its term,
+   or it is handing over. It judges a parked batch at once. It checks the producer's sequence when
+   the batch's turn comes.
+4. A duplicate waits until every entry that the log holds now is decided. An earlier answer would
+   acknowledge a batch that is not durable yet.
 """
 
 from collections import deque
@@ -56,11 +57,13 @@ class _Parked(NamedTuple):
 
 @final
 class ProducePath:
-    """Serves one replica while it leads; `completed` collects the answers of those who waited.
+    """The produce path of one replica while it leads.
 
-    `held_back` says that an acks=all waiter is committed and not yet held by enough of the
-    in-sync set: it must be looked at again when a follower acknowledges more, though the commit
-    stands still.
+    * `completed`: collects the answers to requests that waited.
+    * `held_back`: an acks=all batch is committed, but too few in-sync replicas hold it. `settle`
+      must look again when a follower acknowledges more, though the commit stands still.
+    * `parked_bytes`: the bytes of the parked batches. `uncommitted_bytes`: the bytes that this
+      leader has appended and not committed.
     """
 
     __slots__ = (
@@ -108,13 +111,13 @@ class ProducePath:
         self.uncommitted_bytes = 0
 
     def configure(self, config: PartitionConfig) -> None:
-        """The topic's settings, at first and whenever they changed; the log knows them already."""
+        """Take the topic's settings, at the start and at each change; the log has them already."""
         self.config = config
         self._batch_bytes_max = self._log.options.segment_bytes - SEGMENT_HEADER_BYTES
 
     @property
     def producers(self) -> ProducerTable:
-        """What is known of the producers that number their batches; for reading only."""
+        """The table of producers that number their batches; for reading only."""
         return self._tracker.producers
 
     @property
@@ -140,7 +143,7 @@ class ProducePath:
         now: Instant,
         wall_ms: WallMillis,
     ) -> ProduceAnswer | None:
-        """A batch for the leader: decided now, or None and answered through `then`."""
+        """Take a produced batch: an answer now, or None and `then(ProduceAnswer)` later."""
         try:
             header = judged(records, self.config, wall_ms)
         except Refused as refused:
@@ -154,8 +157,8 @@ class ProducePath:
     def propose(
         self, batch: bytes, deadline: Instant, then: Then, now: Instant, wall_ms: WallMillis
     ) -> ErrorCode | None:
-        """A batch that this broker built, as acks=all: refused now, or None and `then` gets a
-        `ProposalAnswer`."""
+        """Take a batch that this broker built, as acks=all: an error now, or None and
+        `then(ProposalAnswer)` later."""
         header = read_header(batch)
         assert header.size == len(batch), (header.size, len(batch))
         assert header.producer_id < 0, header.producer_id
@@ -169,8 +172,11 @@ class ProducePath:
         return None if refused is None else refused.error
 
     def takes_runs(self, acks: int) -> bool:
-        """Whether batches may be appended together at present: nobody waits before them, none is
-        stamped with a time, and acks=all can be kept."""
+        """Whether batches may be appended together now.
+
+        They may when no batch is parked before them, none needs a time stamp or a check of its
+        records, and enough replicas are in sync for acks=all.
+        """
         config = self.config
         if config.log_append_time or config.validate_records:
             return False
@@ -187,9 +193,12 @@ class ProducePath:
         now: Instant,
         wall_ms: WallMillis,
     ) -> list[Offset]:
-        """Batches of one producer's stream, decided together when the last of them is: where each
-        begins that was appended. The first one that `submit` might refuse or find to be a duplicate
-        ends the run. `takes_runs` has just said so."""
+        """Append several batches of one connection; returns the base offset of each one appended.
+
+        One answer decides all of them, when the last is decided. The run ends before the first
+        batch that `submit` might refuse or find to be a duplicate. The caller has just asked
+        `takes_runs`.
+        """
         node = self._node
         first_offset = following = self._log.next_offset
         batches: list[Buffer] = []
@@ -216,7 +225,7 @@ class ProducePath:
         return offsets
 
     def resume(self, now: Instant, wall_ms: WallMillis) -> None:
-        """The leader takes proposals: those that were parked go first, in order."""
+        """Append the parked batches, in order, as far as the leader takes proposals."""
         while self._parked and self._node.ready:
             records, header, acks, deadline, then = self._parked.popleft()
             self.parked_bytes -= len(records)
@@ -225,7 +234,7 @@ class ProducePath:
                 self.completed.append(Completion(then, answer))
 
     def settle(self) -> None:
-        """Answer everybody who is decided by what is committed, held and in sync now."""
+        """Answer every produce that is decided by the present commit and in-sync set."""
         uncommitted, commit = self._uncommitted, self._node.commit
         while uncommitted and uncommitted[0][0] <= commit:
             self.uncommitted_bytes -= uncommitted.popleft()[1]
@@ -249,7 +258,10 @@ class ProducePath:
         self.held_back = waiters.committed_and_waiting(commit)
 
     def expire(self, now: Instant) -> None:
-        """Those whose time is up hear 7: the outcome is unknown to them, the entry stays."""
+        """Answer REQUEST_TIMED_OUT to produces whose deadline has passed.
+
+        The outcome is unknown to the client; the entry stays in the log.
+        """
         timed_out = ProduceAnswer(ErrorCode.REQUEST_TIMED_OUT)
         for waiter in self._waiters.take_expired(now):
             probe("produce-timed-out")
@@ -258,9 +270,12 @@ class ProducePath:
             self._expire_parked(now, timed_out)
 
     def fail(self, error: ErrorCode) -> None:
-        """This replica decides nothing any more. What was never appended hears `error`; what was
-        hears 7, for the next leader may yet commit it, and clients take the codes of a leader that
-        moved or a disk that failed for "not written" (docs/decisions/0042)."""
+        """Answer all produces: this replica decides nothing any more.
+
+        A parked batch was never appended, so its answer is `error`. An appended batch gets
+        REQUEST_TIMED_OUT, because the next leader may still commit it. Clients take the errors of a
+        moved leader or a failed disk for "not written" (docs/decisions/0042).
+        """
         unknown = ProduceAnswer(ErrorCode.REQUEST_TIMED_OUT)
         for waiter in self._waiters.take_all():
             probe("produce-left-undecided")
@@ -338,7 +353,7 @@ class ProducePath:
         return None
 
     def _wait_for(self, index: RaftIndex, size: int, now: Instant) -> None:
-        """So many bytes are appended and not committed until `index` is."""
+        """Count `size` bytes as uncommitted until the entry `index` is committed."""
         self._uncommitted.append((index, size))
         self.uncommitted_bytes += size
         if self._in_sync.deadline == NEVER:

@@ -1,4 +1,4 @@
-"""The producer table as bytes: state before one raft index, canonical, with a digest.
+"""Writes and reads the producer table before one raft index as canonical bytes with a digest.
 
 Equal tables give equal bytes, on every replica. Layout (big-endian):
 
@@ -10,7 +10,7 @@ Equal tables give equal bytes, on every replica. Layout (big-endian):
            per span: first sequence u32, last sequence u32, base offset u64
     .. digest: BLAKE2b-128 over all before it
 
-Group and index are in it so that a snapshot that lands in the wrong place shows itself.
+Group and index are part of it, so that a reader refuses a snapshot that lies in the wrong place.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ _PRODUCER_BYTES_MIN: Final = 19
 
 
 def write_producers(table: ProducerTable, *, group: GroupId, before: RaftIndex) -> bytes:
-    """The table, whose last entry is the one before `before`."""
+    """The snapshot of a table that has followed the log up to the entry before `before`."""
     writer = Writer().raw(MAGIC).u16(VERSION).u64(group).u64(before).i64(table.clock_ms)
     states = table.states()
     writer.u32(len(states))
@@ -58,8 +58,11 @@ def load_producers(
     before: RaftIndex,
     error: type[RaftlogError],
 ) -> None:
-    """Begin the table again from a snapshot. Raises `error` when it is not one of this group and
-    place, or damaged; the table is unchanged then. `FutureFormat` for an unknown version."""
+    """Replace the table's state by a snapshot's.
+
+    Raises `error` when the snapshot is damaged or is not of this group and place, and
+    `FutureFormat` for an unknown version. The table is unchanged then.
+    """
     reader = Reader(snapshot, error, f"producer snapshot of group {group}")
     view = memoryview(snapshot)
     if not _DIGEST_BYTES < len(view) <= PRODUCER_SNAPSHOT_BYTES_MAX:
@@ -83,7 +86,8 @@ def load_producers(
 
 
 def check_producers(group: GroupId, before: RaftIndex, body: Buffer) -> None:
-    """The `StateCheck` of a replica: raises as `load_producers` does, with `CorruptData`."""
+    """Check a producer snapshot: raises as `load_producers` does, with `CorruptData`. It is the
+    `StateCheck` of a replica without a machine."""
     load_producers(ProducerTable(), body, group=group, before=before, error=CorruptData)
 
 

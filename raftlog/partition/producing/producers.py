@@ -1,22 +1,24 @@
-"""Idempotent producers: which sequences of which producer are in the log, and where.
+"""The table of idempotent producers: which sequences of which producer are in the log, and where.
 
-Rules (KIP-98), checked from batch headers only:
+Rules (KIP-98), which the leader checks from batch headers only:
 
-* Same epoch, and exactly the (first, last) sequence of one of the last five batches: a duplicate,
-  answered with the original offset once that entry is committed.
-* An epoch lower than the known one is refused (47). A higher one begins at sequence 0, else 45.
-* The same epoch goes on at last + 1, else 45. Sequence 2147483647 is followed by 0.
-* A producer that is not known may begin anywhere: its state may have expired.
+* Same epoch, and exactly the (first, last) sequence of one of the last five batches: a duplicate.
+  Its answer is the original offset, once that entry is committed.
+* An epoch lower than the known one is INVALID_PRODUCER_EPOCH. A higher one must begin at sequence
+  0, else OUT_OF_ORDER_SEQUENCE_NUMBER.
+* The same epoch goes on at last + 1, else OUT_OF_ORDER_SEQUENCE_NUMBER. 0 follows 2147483647.
+* An unknown producer may begin anywhere: its state may have expired.
 
 The table is a function of the log alone. It moves when an entry is appended, on every replica
-alike; expiry is written into the log by the leader (term starts and markers carry a cut-off), so
-that no replica's own clock decides. `last_seen_ms` is the later of the batch's latest timestamp
-and of the newest timestamp of Raft's own entries before it, so that a client that sends no
-timestamps does not look silent.
+alike. The leader writes expiry into the log (term starts and markers carry a cut-off), so that no
+replica's own clock decides. `last_seen_ms` is the later of two times: the batch's latest timestamp,
+and the newest timestamp of Raft's own entries before it. So a client that sends no timestamps does
+not look silent.
 
-Truncation drops uncommitted entries only. The table keeps, for every entry above commit, what it
-changed, and takes it back: cheaper than the nearest snapshot plus headers, and equal to it (the
-tests compare the two). Boot and install do start from a snapshot and headers.
+Truncation drops uncommitted entries only. For every entry above the commit the table keeps the
+change that the entry made, and takes it back. That is cheaper than loading the nearest snapshot and
+headers, and has an equal result (the tests compare the two). Boot and install do start from a
+snapshot and headers.
 """
 
 from collections import deque
@@ -46,8 +48,8 @@ class Span(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """What is known of a producer: the newest epoch, its last batches (newest last), when it was
-    last heard of in wall milliseconds."""
+    """One producer: its newest epoch, its last batches (newest last), and when it was last seen, in
+    wall milliseconds."""
 
     epoch: int
     spans: tuple[Span, ...]
@@ -55,15 +57,17 @@ class ProducerState(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """The batch is in the log already, there."""
+    """The offsets of a batch that is in the log already."""
 
     base_offset: int
     last_offset: int
 
 
 class _Change(NamedTuple):
-    """What an entry changed: the state that `producer_id` had before, None for not there. A
-    change of the log's clock is kept under producer id -1."""
+    """A change that an entry made: `before` is the earlier state of `producer_id`, None for none.
+
+    A change of the log's clock has producer id -1.
+    """
 
     raft_index: RaftIndex
     producer_id: int
@@ -73,10 +77,9 @@ class _Change(NamedTuple):
 
 @final
 class ProducerTable:
-    """The producers of one partition, as of the last entry told to it.
+    """The producers of one partition, after the last entry that the table followed.
 
-    `clock_ms` is the newest timestamp of Raft's own entries so far: it never goes back but by
-    truncation.
+    `clock_ms` is the newest timestamp of Raft's own entries so far. Only truncation moves it back.
     """
 
     __slots__ = ("_changes", "_producers_max", "_states", "clock_ms")
@@ -92,7 +95,7 @@ class ProducerTable:
         return len(self._states)
 
     def state_of(self, producer_id: int) -> ProducerState | None:
-        """What is known of a producer."""
+        """The state of a producer; None when it is unknown."""
         return self._states.get(producer_id)
 
     def states(self) -> list[tuple[int, ProducerState]]:
@@ -100,7 +103,7 @@ class ProducerTable:
         return sorted(self._states.items())
 
     def check(self, header: BatchHeader) -> Duplicate | ErrorCode | None:
-        """Whether a batch with producer id >= 0 may be appended now: None when it may."""
+        """None when a batch with producer id >= 0 may be appended now; else why it may not."""
         state = self._states.get(header.producer_id)
         if state is None:
             return None
@@ -117,8 +120,11 @@ class ProducerTable:
         return None
 
     def appended(self, header: BatchHeader, base_offset: Offset, raft_index: RaftIndex) -> None:
-        """A batch with producer id >= 0 is in the log at `base_offset`. What the log holds is never
-        judged: the leader checked it, and state may have expired in between."""
+        """Follow a batch with producer id >= 0 that is in the log at `base_offset`.
+
+        The table does not judge the log's entries. The leader checked them, and the state may have
+        expired in between.
+        """
         producer_id = header.producer_id
         first = header.base_sequence
         span = Span(first, (first + header.last_offset_delta) % SEQUENCES, base_offset)
@@ -136,8 +142,8 @@ class ProducerTable:
     def control_appended(
         self, timestamp_ms: int, expire_before_ms: int, raft_index: RaftIndex
     ) -> None:
-        """One of Raft's own entries is in the log: its timestamp moves the clock; producers last
-        seen before the cut-off go (-1: none)."""
+        """Follow one of Raft's own entries: its timestamp moves the clock, and producers last seen
+        before the cut-off are forgotten (-1: none)."""
         if timestamp_ms > self.clock_ms:
             self._changes.append(_Change(raft_index, -1, None, self.clock_ms))
             self.clock_ms = timestamp_ms
@@ -151,13 +157,13 @@ class ProducerTable:
             self._remove(producer_id, raft_index)
 
     def committed(self, raft_index: RaftIndex) -> None:
-        """Entries up to here are never taken back."""
+        """Forget the changes of entries up to `raft_index`: they are never taken back."""
         changes = self._changes
         while changes and changes[0].raft_index <= raft_index:
             changes.popleft()
 
     def truncated_from(self, raft_index: RaftIndex) -> None:
-        """The entries from here on are gone: take their changes back, newest first."""
+        """Take back the changes of the truncated entries from `raft_index` on, newest first."""
         changes = self._changes
         while changes and changes[-1].raft_index >= raft_index:
             change = changes.pop()
@@ -168,14 +174,14 @@ class ProducerTable:
                 del self._states[change.producer_id]
 
     def load(self, clock_ms: int, states: dict[int, ProducerState]) -> None:
-        """Begin again from a snapshot; entries before it can no longer be taken back."""
+        """Take the state of a snapshot; entries before it can no longer be taken back."""
         self._changes.clear()
         self._states = states
         self.clock_ms = clock_ms
 
     def marker_due(self, wall_ms: int, cut_off_ms: int, expiration_ms: int) -> bool:
-        """Whether a leader should write a marker: somebody was last seen before the cut-off, or the
-        log's clock lags so far behind that nobody's silence could be told."""
+        """Whether a leader should write a marker: a producer was last seen before the cut-off, or
+        the log's clock lags too far behind to measure silence."""
         if not self._states:
             return False
         if wall_ms - self.clock_ms > expiration_ms // 8:
@@ -183,7 +189,10 @@ class ProducerTable:
         return any(state.last_seen_ms < cut_off_ms for state in self._states.values())
 
     def _make_room(self, raft_index: RaftIndex) -> None:
-        """Forget the quarter whose newest batch is oldest: by offset, so by the log alone."""
+        """Forget the quarter of the producers whose newest batch is oldest.
+
+        Age goes by offset, so every replica forgets the same ones.
+        """
         probe("producer-table-full")
         oldest = sorted(self._states, key=lambda pid: self._states[pid].spans[-1].base_offset)
         for producer_id in oldest[: self._producers_max // 4]:
