@@ -4,6 +4,7 @@
 replica. `Coordinator` serves the groups of that partition while its replica leads: it decides,
 proposes records, and answers when they are committed.
 
-Laws: no I/O, no clock, no dice but the ports handed in; equal records give equal state and digest.
+Laws: no I/O, no clock and no random numbers but the ports handed in. Equal records give equal state
+and digest.
 May be imported by: partition and above. Imports: floor 3 and below.
 """

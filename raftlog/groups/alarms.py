@@ -1,7 +1,7 @@
-"""Deadlines of a coordinator: named, moved for nothing, each fires once.
+"""The deadlines of a coordinator, by key; each fires once, and moving one is cheap.
 
-Heartbeats move the deadline of a session all the time, mostly to later. So an alarm that moves to
-later leaves its place in the heap alone and is put back when that place comes up. The earliest
+Heartbeats move the deadline of a session all the time, mostly to a later time. So an alarm that
+moves to later keeps its place in the heap, and is put back when that place comes up. The earliest
 place may therefore be too early, never too late.
 """
 
@@ -16,26 +16,26 @@ _STALE_MIN: Final = 64
 
 @final
 class Alarm(IntEnum):
-    """What a deadline is for."""
+    """The purpose of a deadline."""
 
     JOIN = 0
-    """Of a group: the join phase ends."""
+    """A group's join phase ends."""
     SYNC = 1
-    """Of a group: members that have not synced are removed."""
+    """A group's sync phase ends: members that have not synced are removed."""
     SESSION = 2
-    """Of a member or a pending member: it was not heard of."""
+    """The session of a member or a pending member ends, for it sent nothing in time."""
     WRITE = 3
-    """Of a group: a record that could not be written is tried again."""
+    """A group's record that could not be written is tried again."""
     RETENTION = 4
-    """Of the partition: offsets are looked through for expired ones."""
+    """The coordinator looks through the partition's offsets for expired ones."""
     REMOVAL = 5
-    """Of the partition: tombstones that could not be written are tried again."""
+    """The partition's tombstones that could not be written are tried again."""
     SWEEP = 6
-    """Of the partition: offsets of topics that are gone are looked for."""
+    """The coordinator looks for offsets of topics that no longer exist."""
 
 
 AlarmKey: TypeAlias = tuple[Alarm, str, str]
-"""Kind, group id, member id; empty where the kind has none."""
+"""Kind, group id, member id; an id is empty where the kind has none."""
 
 
 @final
@@ -64,7 +64,7 @@ class Alarms:
         """Let `key` not fire."""
         self._deadlines.pop(key, None)
         if len(self._heap) > 2 * len(self._deadlines) + _STALE_MIN:
-            # Members that come and go leave places behind that are due in half an hour.
+            # Members that come and go leave stale places in the heap, due up to half an hour later.
             self._heap.clear()
             self._places.clear()
             for left, deadline in self._deadlines.items():
@@ -75,11 +75,11 @@ class Alarms:
         return key in self._deadlines
 
     def next_deadline(self) -> Instant:
-        """No alarm is due before this; NEVER without alarms."""
+        """An instant before which no alarm is due; NEVER without alarms."""
         return self._heap[0][0] if self._heap else NEVER
 
     def pop_due(self, now: Instant) -> AlarmKey | None:
-        """The next alarm that is due, which is then no longer set; None when there is none."""
+        """Remove and return the next due alarm; None when there is none."""
         while self._heap and self._heap[0][0] <= now:
             place, _, key = heapq.heappop(self._heap)
             if self._places.get(key) != place:

@@ -1,15 +1,16 @@
 """Coordinator: the leader's side of one partition of `__consumer_offsets`.
 
-It is made when the replica leads and has applied all that is committed, and dropped when leadership
-ends. The caller hands in requests and time, writes what `take` gives, and tells what became of it:
+The broker makes it when the replica leads and has applied every committed entry, and drops it when
+leadership ends. The caller hands in requests and time, writes the batches that `take` returns, and
+reports the outcome of each:
 
-1. A request either is answered at once, waits for other members, or rests on records.
-2. `take` gives the records of this turn as one batch; call it until it gives None.
-3. `decided` tells that a batch was committed and applied, or why not; answers rest on that.
+1. A request is answered at once, or waits for other members, or waits for records.
+2. `take` returns the records of this turn as a batch; call it until it returns None.
+3. `decided` reports that a batch was committed and applied, or why not. Answers wait for that.
 4. `close` answers every request that still waits, once, and ends the coordinator.
 
-An `answer` is called exactly once, within the call that brought the request or in a later one. The
-methods that give a value are about the committed state; the caller confirms its leadership (read
+An `answer` is called exactly once, within the call that brought the request or in a later one.
+Methods that return a value read the committed state. The caller confirms its leadership (read
 index) before it sends an answer of `fetch_offsets`.
 """
 
@@ -50,7 +51,7 @@ class GroupProposal(NamedTuple):
 
 @final
 class Coordinator:
-    """The groups of one partition while its replica leads. See the module for the contract."""
+    """The groups of one partition while its replica leads (see the module for the contract)."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class Coordinator:
         now: Instant,
         wall: WallMillis,
     ) -> None:
-        """JoinGroup. The answer waits for the other members, and for the generation's record."""
+        """Handle a JoinGroup. The answer waits for the other members and the group's record."""
         self._at(now, wall)
         self._joins.join(request, client, answer)
 
@@ -90,14 +91,14 @@ class Coordinator:
         now: Instant,
         wall: WallMillis,
     ) -> None:
-        """SyncGroup. The answer waits for the leader's assignment to be committed."""
+        """Handle a SyncGroup. The answer waits until the leader's assignment is committed."""
         self._at(now, wall)
         self._syncs.sync(request, answer)
 
     def heartbeat(
         self, request: HeartbeatRequest, now: Instant, wall: WallMillis
     ) -> HeartbeatResponse:
-        """Heartbeat; keeps the member's session alive."""
+        """Handle a Heartbeat: keep the member's session alive."""
         self._at(now, wall)
         return HeartbeatResponse(error_code=self._leaves.heartbeat(request))
 
@@ -109,7 +110,7 @@ class Coordinator:
         now: Instant,
         wall: WallMillis,
     ) -> None:
-        """LeaveGroup: one member before version 3, several from it on."""
+        """Handle a LeaveGroup, which names one member before version 3 and several from it on."""
         self._at(now, wall)
         self._leaves.leave(request, client.version, answer)
 
@@ -121,8 +122,11 @@ class Coordinator:
         now: Instant,
         wall: WallMillis,
     ) -> None:
-        """OffsetCommit of topics that exist. The caller fills in each topic's name and id, answers
-        for the partitions that do not exist, and puts the parts together."""
+        """Handle an OffsetCommit of topics that exist.
+
+        The caller fills in each topic's name and id, answers for partitions that do not exist, and
+        merges both answers.
+        """
         self._at(now, wall)
         self._offsets.commit(request, client.version, answer)
 
@@ -133,7 +137,7 @@ class Coordinator:
         *,
         require_stable: bool,
     ) -> OffsetFetchResponseGroup:
-        """Committed offsets of one group. Topics are asked by name; None stands for all of them."""
+        """The committed offsets of one group, for topics by name; None stands for all topics."""
         return self._offsets.fetch(request, topic_ids)
 
     def list_groups(self, request: ListGroupsRequest) -> list[ListedGroup]:
@@ -141,7 +145,7 @@ class Coordinator:
         return self._listing.list_groups(request)
 
     def describe(self, group_id: str, version: int) -> DescribedGroup:
-        """One group. An unknown one is `Dead`, and GROUP_ID_NOT_FOUND from version 6 on."""
+        """Describe one group. An unknown group is `Dead`; from version 6 on GROUP_ID_NOT_FOUND."""
         return self._listing.describe(group_id, version)
 
     def delete_group(
@@ -151,7 +155,7 @@ class Coordinator:
         now: Instant,
         wall: WallMillis,
     ) -> None:
-        """DeleteGroups, one group: it must be empty. Its offsets go with it."""
+        """Handle one group of a DeleteGroups: remove it with its offsets; it must be empty."""
         self._at(now, wall)
         self._removals.delete_group(group_id, answer)
 
@@ -162,7 +166,7 @@ class Coordinator:
         now: Instant,
         wall: WallMillis,
     ) -> None:
-        """OffsetDelete of partitions that exist."""
+        """Handle an OffsetDelete of partitions that exist."""
         self._at(now, wall)
         self._removals.delete_offsets(request, answer)
 
@@ -173,17 +177,20 @@ class Coordinator:
         now: Instant,
         wall: WallMillis,
     ) -> None:
-        """Remove offsets of topics that are gone or were made again: of these `names` (from a
-        delta of the image), or of all (None: once when leadership begins)."""
+        """Remove offsets of topics that were deleted, or deleted and created again.
+
+        `names` are the changed topics (from a delta of the image). None, once when leadership
+        begins, stands for all topics.
+        """
         self._at(now, wall)
         self._removals.topics_changed(topic_ids, names)
 
     def tick(self, now: Instant, wall: WallMillis, *, wall_agreed: bool) -> None:
-        """Let the timers that are due fire. Offsets expire only while most voters agree with the
-        wall clock (`wall_agreed`)."""
+        """Fire the due alarms. Offsets expire only while most voters agree with the wall clock
+        (`wall_agreed`)."""
         self._at(now, wall)
         shared = self._shared
-        # A bounded number: alarms that these set for now may be of the next tick.
+        # The loop is bounded: an alarm that these set for now may wait for the next tick.
         for _ in range(len(shared.alarms) + 1):
             due = shared.alarms.pop_due(now)
             if due is None:
@@ -191,26 +198,29 @@ class Coordinator:
             self._fire(due, wall_agreed=wall_agreed)
 
     def next_deadline(self) -> Instant:
-        """When `tick` wants to be called next; NEVER when it need not be."""
+        """When `tick` must be called at the latest; NEVER when it need not be."""
         return self._shared.alarms.next_deadline()
 
     def take(self) -> GroupProposal | None:
-        """Records to write now, as one batch; None when there are none. Call it until then."""
+        """The next batch of records to write; None when there is none. Call it until then."""
         taken = self._shared.proposals.take()
         return None if taken is None else GroupProposal(*taken)
 
     def decided(self, token: int, error: ErrorCode | None, now: Instant, wall: WallMillis) -> None:
-        """What became of a batch: None when it is committed and applied to the machine, else the
-        error that Produce would get. Called once for each token."""
+        """Take the outcome of a batch; the caller reports each token once.
+
+        `error` is None when the batch is committed and applied to the machine, else the error of a
+        Produce.
+        """
         if self._shared.is_closed:
-            # Everything was answered when leadership ended; the proposals come in late.
+            # Leadership ended and `close` answered every request. This outcome comes late.
             return
         self._at(now, wall)
         for then in self._shared.proposals.decide(token):
             then(error)
 
     def close(self, error: ErrorCode) -> None:
-        """Leadership is over: answer whatever still waits with `error`, and serve nothing more."""
+        """End the coordinator with its leadership: answer every waiting request with `error`."""
         shared = self._shared
         assert not shared.is_closed, "a coordinator is closed once"
         shared.is_closed = True
@@ -227,7 +237,7 @@ class Coordinator:
         shared.groups.clear()
 
     def _at(self, now: Instant, wall: WallMillis) -> None:
-        """A turn: its time counts for everything that happens in it."""
+        """Begin a turn at this time; everything in the turn happens at it."""
         assert not self._shared.is_closed, "a closed coordinator serves nothing"
         self._shared.now, self._shared.wall = now, wall
 

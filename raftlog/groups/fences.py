@@ -13,7 +13,7 @@ GROUP_UNKNOWN_VERSION: Final = 9
 
 
 def member_fence(group: LiveGroup, member_id: str, instance_id: str | None) -> ErrorCode | None:
-    """Whether the member is in the group, and has the instance id that it names."""
+    """The error of a member that is not in the group, or lacks the instance id that it names."""
     if instance_id is not None:
         holder = group.static.get(instance_id)
         if holder is None:
@@ -24,7 +24,7 @@ def member_fence(group: LiveGroup, member_id: str, instance_id: str | None) -> E
 
 
 def group_fence(shared: Shared, group_id: str) -> ErrorCode | None:
-    """Whether members can speak to the group at all."""
+    """The error when the group can serve no member at all."""
     if not group_id:
         return ErrorCode.INVALID_GROUP_ID
     if group_id in shared.removing:
@@ -35,7 +35,7 @@ def group_fence(shared: Shared, group_id: str) -> ErrorCode | None:
 def heartbeat_fence(
     group: LiveGroup, member_id: str, instance_id: str | None, generation: int
 ) -> ErrorCode | None:
-    """Whether a heartbeat is of a member of the present generation."""
+    """The error of a heartbeat that no member of the present generation sent."""
     error = member_fence(group, member_id, instance_id)
     if error is None and generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
@@ -43,13 +43,13 @@ def heartbeat_fence(
 
 
 def sync_fence(group: LiveGroup, request: SyncGroupRequest) -> ErrorCode | None:
-    """Whether a SyncGroup is of a member of the present generation, and of its protocol."""
+    """The error of a SyncGroup whose sender is no member of the present generation and protocol."""
     error = member_fence(group, request.member_id, request.group_instance_id)
     if error is not None:
         return error
     if group.state is GroupState.PREPARING:
-        # Never ILLEGAL_GENERATION: some clients take that for the loss of their membership, and
-        # go through the same again when the join phase outlasts it.
+        # Never ILLEGAL_GENERATION: some clients take that for the loss of their membership. They
+        # join as new members and meet the same error again when the join phase still runs.
         return ErrorCode.REBALANCE_IN_PROGRESS
     if request.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
@@ -61,8 +61,11 @@ def sync_fence(group: LiveGroup, request: SyncGroupRequest) -> ErrorCode | None:
 
 
 def commit_fence(shared: Shared, request: OffsetCommitRequest, version: int) -> ErrorCode | None:
-    """Whether offsets may be committed: by a member of the present generation, or by a program that
-    is no member (generation below 0) while the group has none."""
+    """The error of an OffsetCommit that may not be done.
+
+    A member of the present generation may commit. A program that is no member (generation below 0)
+    may commit while the group has no members.
+    """
     group_id, generation = request.group_id, request.generation_id_or_member_epoch
     if group_id in shared.removing:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE

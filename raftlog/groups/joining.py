@@ -1,4 +1,4 @@
-"""JoinGroup: who may come in, under which id, and whether the group has to rebalance for it."""
+"""Handles JoinGroup: admits a member, gives it an id, and begins a rebalance if one is needed."""
 
 from functools import partial
 from typing import Final, NamedTuple, final
@@ -24,11 +24,11 @@ from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 MEMBER_ID_VERSION: Final = 4
-"""From this version on, a new member is given its id first and joins again with it."""
+"""From this JoinGroup version on, a new member receives its id first and joins again with it."""
 SKIP_ASSIGNMENT_VERSION: Final = 9
-"""From this version on, a leader can be told to take the assignment as it is."""
+"""From this JoinGroup version on, the broker can tell a leader to keep the present assignment."""
 _NEW_GROUP_BYTES: Final = 1024
-"""What the records of a group take at least, beside its name."""
+"""The least number of bytes that the records of a group take, beside its name."""
 
 
 @final
@@ -43,7 +43,7 @@ class _Join(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """What the member and its group count for at most, when they are held."""
+        """The bytes that the member and its group count for at most while they are held."""
         request, client = self.request, self.client
         named = len(request.group_id) + len(request.protocol_type)
         named += len(request.member_id) + GROUP_CLIENT_ID_CHARS_MAX
@@ -58,7 +58,7 @@ class _Join(NamedTuple):
 
 @final
 class _Former(NamedTuple):
-    """What a static member was before it was replaced, in case the record of it fails."""
+    """The state of a static member before its replacement, to restore it if the record fails."""
 
     member_id: str
     leader: str | None
@@ -69,7 +69,7 @@ class _Former(NamedTuple):
 
 @final
 class Joins:
-    """JoinGroup requests of a coordinator."""
+    """Handles the JoinGroup requests of a coordinator."""
 
     __slots__ = ("_rebalances", "_shared")
 
@@ -102,7 +102,7 @@ class Joins:
         self._shared.settle(group)
 
     def _fault(self, join: _Join) -> ErrorCode | None:
-        """What is wrong with a request by itself."""
+        """The error of a request that is wrong by itself; None for a good one."""
         request, settings = join.request, self._shared.settings
         error = group_fence(self._shared, request.group_id)
         if error is not None:
@@ -113,7 +113,7 @@ class Joins:
         if not request.protocol_type or not 0 < len(join.protocols) <= GROUP_PROTOCOLS_MAX:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if self._shared.proposals.is_full:
-            # It may end a join phase, or replace a static member, and both write.
+            # The join may end a join phase or replace a static member, and both propose records.
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if self._shared.exists(request.group_id):
             return None
@@ -124,8 +124,11 @@ class Joins:
         return None
 
     def _accepts(self, group: LiveGroup, join: _Join) -> bool:
-        """Whether there is room. In a join phase those count who have joined: when the limit was
-        lowered, the last to come are sent away."""
+        """Whether the group has room for this member.
+
+        In a join phase only the members that have joined count. So after the limit was lowered, the
+        last members to join are refused.
+        """
         shared, member_id = self._shared, join.request.member_id
         member = group.members.get(member_id)
         weight = join.weight - (0 if member is None else member.weight)
@@ -142,7 +145,7 @@ class Joins:
         return member is not None or len(group.members) < most
 
     def _send_away(self, group: LiveGroup, member_id: str) -> None:
-        """There is no room for a member, which may be in the group already."""
+        """Drop a member that the group has no room for; it may be in the group already."""
         was_member = member_id in group.members
         self._rebalances.drop(group, member_id, ErrorCode.GROUP_MAX_SIZE_REACHED)
         if was_member:
@@ -153,7 +156,7 @@ class Joins:
     # --- a new member -----------------------------------------------------------------------------
 
     def _join_new(self, group: LiveGroup, join: _Join) -> None:
-        """A join without a member id."""
+        """Handle a join without a member id."""
         instance_id = join.request.group_instance_id
         prefix = join.client.client_id if instance_id is None else instance_id
         member_id = self._shared.new_member_id(prefix)
@@ -171,7 +174,7 @@ class Joins:
             self._add(group, join, member_id)
 
     def _add(self, group: LiveGroup, join: _Join, member_id: str) -> None:
-        """Take in a member; its first join waits for a bounded time."""
+        """Add a member to the group; its first join waits for a bounded time."""
         request, shared = join.request, self._shared
         member = Member(
             member_id=member_id,
@@ -192,7 +195,7 @@ class Joins:
     # --- a member that comes again ----------------------------------------------------------------
 
     def _join_again(self, group: LiveGroup, join: _Join) -> None:
-        """A join with a member id."""
+        """Handle a join with a member id."""
         request = join.request
         if request.member_id in group.pending and request.group_instance_id is None:
             self._add(group, join, request.member_id)
@@ -204,24 +207,25 @@ class Joins:
         member = group.members[request.member_id]
         same = member.protocols == join.protocols
         if group.state is GroupState.COMPLETING and same:
-            # The answer to its join was lost: it gets the same one again.
+            # The answer to the member's join was lost on the way: send the same one again.
             self._answer_with_generation(group, join)
         elif self._is_newest(group) and same and group.leader != member.member_id:
-            # A follower that says the same again changes nothing. A leader does: it has seen new
-            # partitions or topics.
+            # A follower that repeats its subscription changes nothing. A leader that does wants a
+            # new assignment: it has seen new partitions or topics.
             self._answer_with_generation(group, join)
         else:
             self._update(group, join, member)
             self._rebalances.prepare_or_complete(group)
 
     def _is_newest(self, group: LiveGroup) -> bool:
-        """Whether the group is stable, and no member has heard of a later generation. A coordinator
-        that died before the assignment of one was committed leaves such a number behind."""
+        """Whether the group is stable, and no member has heard of a later generation."""
+        # A coordinator that died after it gave a generation out, and before the assignment was
+        # committed, leaves a floor above the stored generation.
         floor = self._shared.machine.generation_floor(group.group_id)
         return group.state is GroupState.STABLE and group.generation >= floor
 
     def _answer_with_generation(self, group: LiveGroup, join: _Join) -> None:
-        """The answer of the present generation, not before its number is on record."""
+        """Answer with the present generation, once the record of its number is committed."""
         response = join_response(group, join.request.member_id)
         ticket = group.generation_ticket
         if ticket is None or ticket.is_decided:
@@ -230,8 +234,9 @@ class Joins:
             self._shared.proposals.after(ticket, partial(_answer_after, join, response))
 
     def _update(self, group: LiveGroup, join: _Join, member: Member) -> None:
-        """The member waits for the end of the join phase. An older join of it is answered, so that
-        no client waits for what no longer comes."""
+        """Let the member wait for the end of the join phase, and answer an older join of it."""
+        # A client that joined twice reads the last answer only. The older join is refused, so that
+        # no connection waits without end.
         older = member.join_answer
         group.update(member, join.protocols, join.rebalance_ms, join.request.session_timeout_ms)
         group.wait_for_join(member, join.answer)
@@ -241,8 +246,11 @@ class Joins:
     # --- a static member that comes back ----------------------------------------------------------
 
     def _replace(self, group: LiveGroup, join: _Join, member: Member, member_id: str) -> None:
-        """A join without an id, of an instance id that a member has: a restarted program, or a join
-        that its client gave up. The one that comes last has the instance id from now on."""
+        """Give the place of a static member to a join with its instance id and no member id.
+
+        The program was restarted, or its client gave up an earlier join. The last join has the
+        instance id from now on.
+        """
         former = _Former(
             member.member_id,
             group.leader,
@@ -262,11 +270,11 @@ class Joins:
             self._rebalances.complete_if_all_joined(group)
         else:
             # The leader may have seen the old id already. Its assignment would not name the new
-            # one, which then would get nothing.
+            # id, and the new member would get no partitions. So the group joins again.
             self._rebalances.prepare(group)
 
     def _fence_waiting(self, group: LiveGroup, member: Member) -> None:
-        """Answer what the replaced one waits for."""
+        """Answer the requests for which the replaced member waits with FENCED_INSTANCE_ID."""
         join = member.join_answer
         group.wait_for_join(member, None)
         if join is not None:
@@ -276,7 +284,7 @@ class Joins:
     def _record_replacement(
         self, group: LiveGroup, join: _Join, member: Member, former: _Former
     ) -> None:
-        """No rebalance is needed; the new id is put on record before it is told."""
+        """Write the new id of a replaced member, and answer its join after that; no rebalance."""
         records = [group_record(group.group_id, group.stored())]
         if not self._shared.proposals.fits(records):
             group.wait_for_join(member, None)
@@ -298,8 +306,8 @@ class Joins:
     ) -> None:
         member = group.members.get(member_id)
         if self._shared.is_closed or member is None or member.join_answer is not join.answer:
-            # The member was replaced or removed meanwhile, or the group is closed: whoever did that
-            # answered the join.
+            # The member was replaced or removed meanwhile, or the coordinator was closed. That step
+            # has answered the join.
             return
         if group.state is not GroupState.STABLE or group.generation != generation:
             # A join phase began meanwhile, and its end answers the join.
@@ -313,7 +321,7 @@ class Joins:
         join.answer(_replacement_response(group, member, join.client.version, former.leader))
 
     def _revert(self, group: LiveGroup, member: Member, former: _Former) -> None:
-        """The member is what it was before it was replaced."""
+        """Restore a member to its state before the replacement."""
         self._shared.end_session(group.group_id, member.member_id)
         group.rename(member, former.member_id)
         group.update(member, former.protocols, former.rebalance_ms, former.session_ms)
@@ -321,7 +329,7 @@ class Joins:
 
 
 def _answer_after(join: _Join, response: JoinGroupResponse, error: ErrorCode | None) -> None:
-    """The record of the generation was decided."""
+    """Answer a join once the record of the generation is decided."""
     if error is None:
         join.answer(response)
     else:
@@ -333,8 +341,9 @@ def _replacement_response(
 ) -> JoinGroupResponse:
     """The answer to a replaced static member of a stable group.
 
-    Its old assignment goes on. A leader of version 9 is told so, and gets the members. An older one
-    would assign anew, so it is told that the former id leads, and behaves as a follower.
+    Its old assignment stays. A leader of version 9 gets the members and the flag to skip the
+    assignment. An older leader would assign again. So the answer names the former id as the leader,
+    and the member behaves as a follower.
     """
     response = join_response(group, member.member_id)
     if version < SKIP_ASSIGNMENT_VERSION:

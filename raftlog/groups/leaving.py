@@ -1,4 +1,4 @@
-"""Heartbeat and LeaveGroup: a member says that it is there, or that it goes."""
+"""Handles Heartbeat and LeaveGroup: a member says that it is alive, or that it leaves."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,7 +23,7 @@ MEMBERS_VERSION: Final = 3
 
 @final
 class Leaves:
-    """Heartbeats and LeaveGroup requests of a coordinator."""
+    """Handles the Heartbeat and LeaveGroup requests of a coordinator."""
 
     __slots__ = ("_rebalances", "_shared")
 
@@ -109,7 +109,7 @@ def _left(
     response: LeaveGroupResponse,
     error: ErrorCode | None,
 ) -> None:
-    """The record of the empty group was decided."""
+    """Answer a LeaveGroup once the record of the empty group is decided."""
     if error is not None:
         response = LeaveGroupResponse(error_code=as_told(error))
     answer(response)
@@ -120,7 +120,7 @@ def _result(who: MemberIdentity, error: ErrorCode) -> MemberResponse:
 
 
 def _response(version: int, results: list[MemberResponse]) -> LeaveGroupResponse:
-    """Before version 3 the one member's error is that of the request."""
+    """The answer of a version. Before version 3 the error of the one member is the request's."""
     if version < MEMBERS_VERSION:
         return LeaveGroupResponse(error_code=results[0].error_code)
     return LeaveGroupResponse(members=results)

@@ -1,4 +1,4 @@
-"""ListGroups and DescribeGroups: what tools are shown of the groups of a partition."""
+"""Answers ListGroups and DescribeGroups, by which tools look at the groups of a partition."""
 
 from typing import Final, final
 
@@ -16,7 +16,7 @@ UNKNOWN_GROUP_VERSION: Final = 6
 
 @final
 class Listing:
-    """Questions about the groups of a coordinator."""
+    """Answers questions about the groups of a coordinator."""
 
     __slots__ = ("_shared",)
 
@@ -24,8 +24,10 @@ class Listing:
         self._shared = shared
 
     def list_groups(self, request: ListGroupsRequest) -> list[ListedGroup]:
-        """All groups whose state and type are asked for; names of both in any case. No filter asks
-        for all."""
+        """The groups whose state and type pass the filters; an empty filter passes all.
+
+        The names in the filters may be in upper or lower case.
+        """
         shared = self._shared
         states = [state.lower() for state in request.states_filter]
         types = [kind.lower() for kind in request.types_filter]
@@ -49,7 +51,8 @@ class Listing:
         return listed
 
     def describe(self, group_id: str, version: int) -> DescribedGroup:
-        """One group with its members; what they say, while the group is stable."""
+        """One group with its members. Subscriptions and assignments are in it only while the group
+        is stable."""
         shared = self._shared
         state = shared.state_of(group_id)
         if state is GroupState.DEAD:

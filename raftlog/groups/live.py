@@ -1,4 +1,4 @@
-"""A group as its coordinator holds it: state, members, and which of them wait for an answer.
+"""A live group, as its coordinator holds it: state, members, and the requests that wait.
 
 ```
           first join                    all have joined,           the leader's
@@ -34,8 +34,8 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 """Names and subscriptions, in the order in which the member prefers them."""
 
 _PENDING_BYTES: Final = 4 * REQUEST_ITEM_BYTES
-"""What an id that was given out counts for, beside it and the name of its group: it may be all that
-there is of the group."""
+"""The bytes that a pending member counts for, beside its id and the name of its group. The pending
+member may be all that exists of the group."""
 CONSUMER: Final = "consumer"
 """The protocol type whose subscriptions a broker can read."""
 
@@ -54,8 +54,10 @@ class GroupState(Enum):
 @final
 @attrs.define(eq=False)
 class Member:
-    """A member of a group. `is_new` until its first join is answered. At most one join and one sync
-    of a member wait at a time."""
+    """A member of a group; at most one join and one sync of it wait at a time.
+
+    `is_new`: its first join is not answered yet.
+    """
 
     member_id: str
     instance_id: str | None
@@ -71,17 +73,17 @@ class Member:
 
     @property
     def weight(self) -> int:
-        """What the member counts for against GROUPS_LIVE_BYTES_MAX."""
+        """The bytes that the member counts for against GROUPS_LIVE_BYTES_MAX."""
         named = len(self.member_id) + len(self.instance_id or "")
         return weight_of(self.protocols) + named + len(self.client_id) + len(self.client_host)
 
     def subscription(self, protocol: str | None) -> bytes:
-        """What the member says under a protocol."""
+        """The member's subscription under a protocol; empty when it does not support it."""
         return next((said for name, said in self.protocols if name == protocol), b"")
 
 
 def weight_of(protocols: Protocols) -> int:
-    """Bytes of a member with these protocols, beside its names."""
+    """The bytes that a member with these protocols counts for, beside its names."""
     return REQUEST_ITEM_BYTES + sum(
         REQUEST_ITEM_BYTES + len(name) + len(said) for name, said in protocols
     )
@@ -90,7 +92,7 @@ def weight_of(protocols: Protocols) -> int:
 @final
 @attrs.define
 class LiveBytes:
-    """Bytes of all members of a coordinator."""
+    """The sum of the bytes of all members of a coordinator."""
 
     total: int = 0
 
@@ -98,12 +100,15 @@ class LiveBytes:
 @final
 @attrs.define(eq=False)
 class LiveGroup:
-    """One group. `generation` never falls; `protocol_type` is None until the first member.
+    """One group.
 
-    `pending` were told to join again with their id and have not yet. `static` maps an instance id
-    to the member that has it. `unsynced` have joined the present generation and not synced.
-    `resting` counts undecided records of the group, and `is_unwritten` that its end is not on
-    record: while either is so, the group must not be read from the machine again.
+    * `generation`: never falls. `protocol_type`: None until the first member.
+    * `pending`: ids that were given out to clients that have not joined with them yet.
+    * `static`: the member id of each instance id.
+    * `unsynced`: members that have joined the present generation and not synced.
+    * `resting`: the number of undecided records of the group. `is_unwritten`: the record of its
+      last change is not committed. While either holds, the group must not be loaded from the
+      machine again.
     """
 
     group_id: str
@@ -119,33 +124,33 @@ class LiveGroup:
     static: dict[str, str] = attrs.field(factory=dict)
     unsynced: dict[str, None] = attrs.field(factory=dict)
     joined: int = 0
-    """Members whose join waits."""
+    """The number of members whose join waits."""
     supported: dict[str, int] = attrs.field(factory=dict)
-    """How many members have a protocol."""
+    """Protocol name -> the number of members that support it."""
     is_first_rebalance: bool = False
-    """The join phase began from Empty, and lasts for the initial delay."""
+    """Whether the join phase began from Empty, so that it lasts for the initial delay."""
     has_newcomer: bool = False
-    """A member came while the initial delay ran, which extends it."""
+    """Whether a member came during the initial delay, which extends the delay."""
     delay_ms: int = 0
     delay_left_ms: int = 0
     generation_ticket: Ticket | None = None
-    """Of the record that makes the present generation known; its joins are answered after it."""
+    """The ticket of the present generation's record; joins are answered after it."""
     assignment_ticket: Ticket | None = None
-    """Of the assignment that the leader of the present generation sent."""
+    """The ticket of the assignment that the leader of the present generation sent."""
     empty_ticket: Ticket | None = None
-    """Of the record that says that the group has no members."""
+    """The ticket of the record that says that the group has no members."""
     resting: int = 0
     is_unwritten: bool = False
 
     # --- members without a first join -----------------------------------------------------------
 
     def add_pending(self, member_id: str) -> None:
-        """An id was given out, with which a member will join."""
+        """Note an id that was given out, with which a member will join."""
         self.pending[member_id] = None
         self.live_bytes.total += self._pending_weight(member_id)
 
     def remove_pending(self, member_id: str) -> None:
-        """The id is no longer waited for."""
+        """Forget an id that was given out."""
         if member_id in self.pending:
             del self.pending[member_id]
             self.live_bytes.total -= self._pending_weight(member_id)
@@ -156,7 +161,7 @@ class LiveGroup:
     # --- members --------------------------------------------------------------------------------
 
     def add(self, member: Member, protocol_type: str, answer: JoinAnswer | None) -> None:
-        """Take in a member; the first one leads, and says the group's type."""
+        """Add a member; the first one leads and sets the group's protocol type."""
         assert member.member_id not in self.members, member.member_id
         if not self.members:
             self.protocol_type = protocol_type
@@ -170,8 +175,10 @@ class LiveGroup:
         self.wait_for_join(member, answer)
 
     def remove(self, member_id: str) -> Member | None:
-        """Take out a member or a pending one; another member leads when it did. The caller answers
-        what the member waits for."""
+        """Remove a member or a pending one; if it led, another member leads now.
+
+        The caller answers the requests for which the member waits.
+        """
         self.remove_pending(member_id)
         self.unsynced.pop(member_id, None)
         member = self.members.pop(member_id, None)
@@ -189,7 +196,7 @@ class LiveGroup:
     def update(
         self, member: Member, protocols: Protocols, rebalance_ms: int, session_ms: int
     ) -> None:
-        """What a member says of itself has changed."""
+        """Take a member's changed protocols and timeouts."""
         self._count(member, -1)
         member.protocols = protocols
         member.rebalance_timeout_ms = rebalance_ms
@@ -197,13 +204,13 @@ class LiveGroup:
         self._count(member, 1)
 
     def came_from(self, member: Member, client_id: str, client_host: str) -> None:
-        """A static member is another program now."""
+        """Take the client id and host of the program that is the static member now."""
         self._count(member, -1)
         member.client_id, member.client_host = client_id, client_host
         self._count(member, 1)
 
     def rename(self, member: Member, member_id: str) -> None:
-        """A static member has a new id; it keeps its place, its instance id and the leadership."""
+        """Give a static member a new id; it keeps its place, its instance id and the leadership."""
         assert member.instance_id is not None, member.member_id
         assert member.join_answer is None, "the replaced join is answered before"
         old = member.member_id
@@ -220,13 +227,13 @@ class LiveGroup:
             self.unsynced[member_id] = None
 
     def wait_for_join(self, member: Member, answer: JoinAnswer | None) -> None:
-        """Let a member wait for the end of the join phase; None: it waits no more."""
+        """Let a member wait for the end of the join phase; None ends its wait."""
         self.joined += (answer is not None) - (member.join_answer is not None)
         member.join_answer = answer
         assert 0 <= self.joined <= len(self.members), (self.joined, len(self.members))
 
     def _count(self, member: Member, sign: int) -> None:
-        # The names of the group count for each member, for a group may have but one.
+        # The names of the group count for each member, because a group may have only one member.
         named = len(self.group_id) + len(self.protocol_type or "")
         self.live_bytes.total += sign * (member.weight + named)
         for name in dict.fromkeys(name for name, _ in member.protocols):
@@ -240,12 +247,12 @@ class LiveGroup:
 
     @property
     def all_joined(self) -> bool:
-        """Whether every member waits with its join, and no pending one is still to come."""
+        """Whether every member waits with its join, and no pending member is expected."""
         return self.joined == len(self.members) and not self.pending
 
     @property
     def is_idle(self) -> bool:
-        """Whether the machine says all there is to say of the group."""
+        """Whether the machine holds everything about the group, so that it need not be live."""
         return (
             self.state is GroupState.EMPTY
             and not self.members
@@ -256,7 +263,7 @@ class LiveGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest of the members'."""
+        """The longest rebalance timeout of the members, in milliseconds."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
@@ -268,7 +275,7 @@ class LiveGroup:
         return any(self.supported.get(name, 0) == len(self.members) for name in names)
 
     def choose_protocol(self) -> str:
-        """The protocol that all members have and most prefer; of equal ones the first voted for."""
+        """The protocol that all members support and most prefer; with equal votes the first one."""
         votes: dict[str, int] = {}
         for member in self.members.values():
             for name, _ in member.protocols:
@@ -279,7 +286,7 @@ class LiveGroup:
         return max(votes, key=votes.__getitem__)
 
     def elect(self) -> bool:
-        """Let a member lead that waits with its join; False when none does."""
+        """Make sure that the leader is a member whose join waits; False when no join waits."""
         leader = self.members.get(self.leader or "")
         if leader is not None and leader.join_answer is not None:
             return True
@@ -290,7 +297,8 @@ class LiveGroup:
         return False
 
     def subscribed_topics(self) -> set[str] | None:
-        """Topics of a consumer group's members; None when the broker cannot tell."""
+        """The topics that a consumer group's members subscribe to; None when the broker cannot
+        tell."""
         if self.protocol_type != CONSUMER:
             return None
         topics: set[str] = set()
@@ -331,7 +339,10 @@ class LiveGroup:
 
 
 def _topics(subscription: bytes) -> Sequence[str] | None:
-    """Topics of a consumer's subscription. Every version begins with the fields of version 0."""
+    """The topics of a consumer's subscription; None when it cannot be read.
+
+    Every version begins with the fields of version 0.
+    """
     try:
         _, body = decode_embedded("ConsumerProtocolSubscription", b"\x00\x00" + subscription[2:])
     except ProtocolError:

@@ -1,11 +1,11 @@
-"""GroupsMachine: what the committed records of one partition of `__consumer_offsets` say.
+"""GroupsMachine: the state that the committed records of one `__consumer_offsets` partition give.
 
-The state is a map of independent keys in which the last record of a key wins. Nothing that one key
-says changes another, so that a compacted log, which keeps the last record of each key, gives the
-same state as the whole log, and a record that comes twice changes nothing.
+The state is a map of independent keys in which the last record of a key wins. A record changes no
+key but its own. So a compacted log, which keeps the last record of each key, gives the same state
+as the whole log, and a record that comes twice changes nothing.
 
 The digest is the sum of a hash of every entry, modulo 2**128. One record changes one summand, so
-that the digest costs nothing when a marker asks for it.
+the digest is always ready when a marker needs it.
 
 Snapshot: 8 bytes magic and version | u32 groups | entries | u32 floors | entries | u32 offsets
 | entries; each sorted by its key, in the layout of `stored`.
@@ -37,14 +37,15 @@ from raftlog.records.batch import CONTROL, TRANSACTIONAL, read_header
 from raftlog.records.record import records_of
 
 MAGIC: Final = b"RLGROUP\x01"
-"""Of a snapshot; the last byte is its version."""
+"""The first bytes of a snapshot; the last of them is its version."""
 DIGEST_BYTES: Final = 16
 _MODULUS: Final = 1 << (8 * DIGEST_BYTES)
 _COUNT_BYTES: Final = 4
 _ENTRY_BYTES_MORE: Final = 3
-"""An entry's length in the snapshot, without the letter of its kind, which only digests have."""
+"""The bytes that an entry takes more in a snapshot than in the digest: a length, less the letter of
+its kind, which only the digest has."""
 _ENTRY_BYTES_MIN: Final = 12
-"""A floor of a group without a name."""
+"""The size of the shortest entry: a floor of a group whose name is empty."""
 
 PartitionKey: TypeAlias = tuple[str, int]
 """Topic and partition."""
@@ -52,7 +53,8 @@ _Key = TypeVar("_Key", str, PartitionKey)
 
 
 class _Held(NamedTuple):
-    """What a key holds: the value, its summand of the digest, and its canonical size."""
+    """The content of a key: the value, its summand of the digest, and its canonical size in
+    bytes."""
 
     value: "StoredGroup | StoredOffset | int"
     mark: int
@@ -82,13 +84,13 @@ class GroupsMachine:
         self._floors: dict[str, _Held] = {}
         self._offsets: dict[str, dict[PartitionKey, _Held]] = {}
         self._by_topic: dict[str, dict[tuple[str, int], None]] = {}
-        """The same by topic: groups and partitions."""
+        """Topic -> the groups and partitions with a committed offset in it."""
         self._lent: dict[str, None] = {}
-        """Groups whose table of offsets a frozen state may have, too."""
+        """Groups whose table of offsets a frozen state may share."""
         self._sum = 0
         self._entries = 0
         self.state_bytes = 0
-        """Size of all entries in a snapshot; what memory they take is proportional to it."""
+        """The size of all entries in a snapshot, in bytes; their memory is proportional to it."""
 
     # --- what it holds ------------------------------------------------------------------------
 
@@ -105,7 +107,7 @@ class GroupsMachine:
         return sorted({**self._groups, **self._offsets})
 
     def all_ids(self) -> list[str]:
-        """The same, and ids of which only a generation floor is left."""
+        """Ids of all groups with a record, a committed offset or a generation floor, sorted."""
         return sorted({**self._groups, **self._offsets, **self._floors})
 
     def knows(self, group_id: str) -> bool:
@@ -113,7 +115,7 @@ class GroupsMachine:
         return group_id in self._groups or group_id in self._offsets
 
     def generation_floor(self, group_id: str) -> int:
-        """Every generation up to this one may have been given out; 0 for none."""
+        """The highest generation that may have been given out; 0 for none."""
         held, stored = self._floors.get(group_id), self.group(group_id)
         floor = 0 if held is None else held.value
         assert isinstance(floor, int), held
@@ -132,19 +134,19 @@ class GroupsMachine:
         return sorted(self._offsets.get(group_id, _NO_OFFSETS))
 
     def topics(self) -> list[str]:
-        """Topics with a committed offset of any group; the order says nothing."""
+        """Topics with a committed offset of any group, in no particular order."""
         return list(self._by_topic)
 
     def offsets_of_topic(self, topic: str) -> list[tuple[str, int]]:
-        """Groups and partitions with a committed offset in the topic; the order says nothing."""
+        """Groups and partitions with a committed offset in the topic, in no particular order."""
         return list(self._by_topic.get(topic, ()))
 
     # --- the applied machine --------------------------------------------------------------------
 
     def apply(self, batch: Buffer, base_offset: Offset, index: RaftIndex) -> None:
-        """Take over the records of one committed batch; what cannot be read is passed over.
+        """Apply the records of one committed batch; records that cannot be read are skipped.
 
-        Control batches carry no records of ours, and transactional ones are not served yet.
+        Control batches carry no group records, and transactional batches are not served yet.
         """
         header = read_header(batch)
         assert header.base_offset == base_offset, (header.base_offset, base_offset, index)
@@ -156,7 +158,8 @@ class GroupsMachine:
                 if read is not None:
                     self._take(read)
         except CorruptData:
-            # The broker does not look inside what it stores. All replicas stop at the same byte.
+            # A producer wrote records that cannot be parsed: brokers store batches without looking
+            # inside. All replicas stop reading at the same byte, so their states stay equal.
             return
 
     def snapshot(self) -> bytes:
@@ -164,15 +167,19 @@ class GroupsMachine:
         return _snapshot_of(self._groups, self._floors, self._offsets)
 
     def frozen(self) -> Frozen:
-        """The present state for a job. The tables of offsets are shared with it: `_take_offset`
-        copies the one that it changes first. Values never change."""
+        """The present state, frozen, so that a job can make its bytes.
+
+        The frozen state shares the tables of offsets. `_take_offset` copies a shared table before
+        it changes it. Values never change.
+        """
         self._lent = dict.fromkeys(self._offsets)
         size = len(MAGIC) + 3 * _COUNT_BYTES + self.state_bytes + self._entries * _ENTRY_BYTES_MORE
         tables = dict(self._groups), dict(self._floors), dict(self._offsets)
         return Frozen(size, partial(_snapshot_of, *tables))
 
     def restore(self, body: Buffer) -> None:
-        """Become the state of a snapshot. CorruptData when it is not one; then nothing changed."""
+        """Take the state of a snapshot. Raises CorruptData, with nothing changed, when it is
+        none."""
         data = Reader(body, CorruptData, "snapshot of groups")
         if bytes(data.take(len(MAGIC))) != MAGIC:
             raise data.fail("this is no snapshot of groups of a version that is read here")
@@ -192,13 +199,13 @@ class GroupsMachine:
         self._entries, self._lent = fresh._entries, {}
 
     def digest(self) -> bytes:
-        """16 bytes of the state; equal states give equal bytes."""
+        """A digest of the state, 16 bytes; equal states give equal bytes."""
         return self._sum.to_bytes(DIGEST_BYTES, "big")
 
     # --- one record -----------------------------------------------------------------------------
 
     def _take(self, read: ReadRecord) -> None:
-        """The last record of a key wins."""
+        """Apply one record: it replaces the earlier value of its key."""
         if isinstance(read, OffsetRecord):
             self._take_offset(read)
         elif isinstance(read, GroupRecord):

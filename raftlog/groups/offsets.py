@@ -1,6 +1,7 @@
-"""OffsetCommit and OffsetFetch.
+"""Handles OffsetCommit and OffsetFetch.
 
-A commit is answered when its records are committed. A fetch reads what is committed: the machine.
+A commit is answered when its records are committed. A fetch reads the committed state in the
+machine.
 """
 
 from collections.abc import Callable
@@ -36,16 +37,19 @@ from raftlog.kafka.shape import ZERO_ID
 
 CommitAnswer: TypeAlias = Callable[[OffsetCommitResponse], None]
 NO_OFFSET: Final = -1
-"""What a fetch says of a partition without a committed offset."""
+"""The offset in a fetch answer for a partition without a committed offset."""
 _ENTRY_BYTES_MORE: Final = 64
-"""By so much, at most, an offset's entry in a snapshot is larger than its record."""
+"""The most bytes by which an offset's entry in a snapshot is larger than its record."""
 
 
 @final
 @attrs.define(eq=False)
 class _Commit:
-    """An OffsetCommit whose records are undecided. A large one lies in several batches; the answer
-    waits for all of them, and says an error that any of them met."""
+    """An OffsetCommit whose records are undecided.
+
+    A large one lies in several batches. The answer waits for all of them, and carries the error
+    that any of them met.
+    """
 
     request: OffsetCommitRequest
     answer: CommitAnswer
@@ -57,7 +61,7 @@ class _Commit:
 
 @final
 class Offsets:
-    """Commits and fetches of offsets."""
+    """Handles the commits and fetches of offsets of a coordinator."""
 
     __slots__ = ("_shared",)
 
@@ -67,8 +71,11 @@ class Offsets:
     # --- commit ---------------------------------------------------------------------------------
 
     def commit(self, request: OffsetCommitRequest, version: int, answer: CommitAnswer) -> None:
-        """Put the offsets on record. What the request may not do, and what has no room, is refused
-        before anything is proposed."""
+        """Write the offsets of a commit as records.
+
+        Offsets that the request may not commit, and offsets without room, are refused before
+        anything is proposed.
+        """
         shared = self._shared
         error = commit_fence(shared, request, version)
         if error is None and shared.proposals.is_full:
@@ -100,7 +107,8 @@ class Offsets:
             shared.write(unit, partial(self._decided, commit))
 
     def _keep_alive(self, request: OffsetCommitRequest) -> None:
-        """A commit is a sign of life: some clients commit often and send heartbeats late."""
+        """Begin the member's session again, for some clients commit often and send heartbeats
+        late."""
         group = self._shared.find(request.group_id)
         if group is None or group.state not in (GroupState.STABLE, GroupState.PREPARING):
             return
@@ -121,7 +129,7 @@ class Offsets:
             leader_epoch=partition.committed_leader_epoch,
             metadata=partition.committed_metadata or "",
             commit_ms=wall,
-            # A retention time of the client's own (versions 2 to 4) goes before the broker's.
+            # In versions 2 to 4 a client may give its own retention time; it beats the broker's.
             expire_ms=min(wall + retention_ms, INT64_MAX) if retention_ms >= 0 else -1,
             topic_id=topic_id,
         )
@@ -129,8 +137,10 @@ class Offsets:
     def _record(
         self, group_id: str, key: PartitionKey, stored: StoredOffset, bytes_more: int
     ) -> NewRecord | ErrorCode:
-        """The record of one offset, or why it cannot be committed behind so many bytes of the same
-        request."""
+        """The record of one offset, or the error why it cannot be committed.
+
+        `bytes_more` is the size of the records before it in the same request.
+        """
         shared = self._shared
         if len(stored.metadata) > shared.settings.offset_metadata_bytes_max:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -157,7 +167,7 @@ class Offsets:
         commit.answer(_commit_response(commit.request, commit.refused, told))
 
     def _count(self, group_id: str, keys: list[PartitionKey], step: int) -> None:
-        """Keep in step which partitions have undecided commits."""
+        """Change the number of undecided commits of each partition by `step`."""
         undecided = self._shared.undecided_offsets
         table = undecided.setdefault(group_id, {})
         for key in keys:
@@ -223,12 +233,12 @@ class Offsets:
 
 
 def _size_of(record: NewRecord) -> int:
-    """What the entry of an offset takes in a snapshot, at most."""
+    """The most bytes that the entry of an offset takes in a snapshot."""
     return len(record.key) + len(record.value or b"") + _ENTRY_BYTES_MORE
 
 
 def _is_of_another_topic(stored: StoredOffset, topic_id: TopicId | None) -> bool:
-    """Whether an offset was committed for a deleted topic that had the name before."""
+    """Whether an offset was committed for a deleted topic that had the same name."""
     if topic_id is None or stored.topic_id == ZERO_ID:
         return False
     return stored.topic_id != topic_id
@@ -239,7 +249,7 @@ def _commit_response(
     refused: dict[PartitionKey, ErrorCode],
     error: ErrorCode | None,
 ) -> OffsetCommitResponse:
-    """Every partition of the request, with what it was refused for or the error of all others."""
+    """The answer with every partition of the request: its own refusal, or the common error."""
     rest = ErrorCode.NONE if error is None else error
     topics = [
         OffsetCommitResponseTopic(

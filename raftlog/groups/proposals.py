@@ -1,7 +1,7 @@
-"""What a coordinator wants written: records in units, units in batches, and who waits for them.
+"""The records that a coordinator proposes, in units and batches, and the callbacks that wait.
 
-A unit is written whole or not at all: it lies in one batch. Units that arise in one turn share
-batches, so that many commits cost one entry. Batches are taken in order and decided in any order.
+A unit lies in one batch, so it is written whole or not at all. Units of one turn share batches, so
+that many commits cost one entry. Batches are taken in order and decided in any order.
 """
 
 from collections import deque
@@ -17,13 +17,13 @@ from raftlog.kafka.error_codes import ErrorCode
 from raftlog.records.builder import RecordBatchBuilder
 
 Then: TypeAlias = Callable[[ErrorCode | None], None]
-"""Told once what became of a unit: None when it is committed and applied."""
+"""A callback that hears the outcome of a unit once: None when it is committed and applied."""
 
 
 @final
 @attrs.define(eq=False)
 class Ticket:
-    """A batch that is not decided yet, or was (`is_decided`)."""
+    """A batch of records, with the callbacks that wait until it is decided (`is_decided`)."""
 
     builder: RecordBatchBuilder
     thens: list[Then] = attrs.field(factory=list)
@@ -47,7 +47,7 @@ class Proposals:
 
     @property
     def is_full(self) -> bool:
-        """Whether requests that would propose are refused before they do."""
+        """Whether so much is undecided that requests which would propose must be refused."""
         return (
             self.undecided_units >= GROUPS_UNDECIDED_UNITS_MAX
             or self.undecided_bytes >= GROUPS_UNDECIDED_BYTES_MAX
@@ -72,7 +72,7 @@ class Proposals:
         return parts
 
     def add(self, records: Sequence[NewRecord], then: Then, wall: WallMillis) -> Ticket:
-        """Write one unit; `then` is told."""
+        """Add one unit of records; `then` hears its outcome."""
         size = _size(records)
         if not self._waiting or self._waiting[-1].builder.size + size > self._size_max:
             self._waiting.append(Ticket(RecordBatchBuilder()))
@@ -88,7 +88,7 @@ class Proposals:
         return ticket
 
     def after(self, ticket: Ticket, then: Then) -> None:
-        """Let `then` be told, too, when an undecided batch is decided."""
+        """Let `then` hear the outcome of an undecided batch too."""
         assert not ticket.is_decided, "what is decided needs no waiting"
         ticket.thens.append(then)
         self.undecided_units += 1
@@ -102,11 +102,11 @@ class Proposals:
         return self._token, ticket.builder.build()
 
     def decide(self, token: int) -> list[Then]:
-        """Those who wait for a batch, which is decided now, in the order in which they came."""
+        """Mark a batch as decided; returns its callbacks, in the order in which they came."""
         return self._decide(self._flying.pop(token))
 
     def close(self) -> list[Then]:
-        """Those who wait for any batch; none is undecided any more."""
+        """Mark all batches as decided; returns their callbacks."""
         tickets = [*self._flying.values(), *self._waiting]
         self._flying.clear()
         self._waiting.clear()

@@ -1,14 +1,15 @@
-"""The rebalance of a group: how a join phase begins and ends, and what a missing member does to it.
+"""Rebalances a group: begins and ends join phases, and removes members that are missing.
 
 1. `prepare` begins the join phase. The first one of an empty group lasts for the initial delay,
-   which newcomers extend; a later one ends when all have joined, or after the rebalance timeout.
-2. `complete` ends it: dynamic members that have not joined are dropped, static ones stay. The
-   generation rises, and its record (the floor) is proposed. The joins are answered when that record
-   is committed, so that no later coordinator gives the number out again.
+   which newcomers extend. A later one ends when all members have joined, or after the rebalance
+   timeout.
+2. `complete` ends it. Dynamic members that have not joined are dropped, static ones stay. The
+   generation rises, and the coordinator proposes its record (the floor). It answers the joins when
+   that record is committed, so that no later coordinator gives the number out again.
 3. The leader's SyncGroup makes the group stable (`syncing`). Members that do not sync in time are
    removed, and a new join phase begins.
 
-Every removal of a member tries to complete the phase: it may have been the one waited for.
+Every removal of a member tries to complete the phase, for the group may have waited for that one.
 """
 
 from functools import partial
@@ -26,20 +27,20 @@ from raftlog.kafka.messages.sync_group import SyncGroupResponse
 
 @final
 class _Joined(NamedTuple):
-    """An answer that waits for the record of its generation."""
+    """A join whose answer waits for the record of its generation."""
 
     answer: JoinAnswer
     response: JoinGroupResponse
 
 
 def join_refusal(member_id: str, error: ErrorCode) -> JoinGroupResponse:
-    """A JoinGroup answer that is an error. Its protocol name is empty: before version 7 no client
-    reads a null one."""
+    """A JoinGroup answer with an error. Its protocol name is empty, because no client before
+    version 7 can read a null one."""
     return JoinGroupResponse(error_code=error, member_id=member_id)
 
 
 def sync_refusal(error: ErrorCode) -> SyncGroupResponse:
-    """A SyncGroup answer that is an error."""
+    """A SyncGroup answer with an error."""
     return SyncGroupResponse(error_code=error)
 
 
@@ -59,7 +60,7 @@ def join_response(group: LiveGroup, member_id: str) -> JoinGroupResponse:
 
 
 def members_for_leader(group: LiveGroup) -> list[JoinGroupResponseMember]:
-    """All members and what they say under the chosen protocol."""
+    """All members with their subscriptions under the chosen protocol."""
     return [
         JoinGroupResponseMember(
             member.member_id, member.instance_id, member.subscription(group.protocol)
@@ -70,7 +71,7 @@ def members_for_leader(group: LiveGroup) -> list[JoinGroupResponseMember]:
 
 @final
 class Rebalances:
-    """Join phases of all groups of a coordinator."""
+    """Runs the join phases of all groups of a coordinator."""
 
     __slots__ = ("_shared",)
 
@@ -78,8 +79,8 @@ class Rebalances:
         self._shared = shared
 
     def shrink_loaded(self) -> None:
-        """A loaded group that is larger than the limit allows joins again; the last to come are
-        sent away."""
+        """Begin a join phase in each loaded group that is over the size limit; the last members to
+        join are refused."""
         for group in list(self._shared.groups.values()):
             if len(group.members) > self._shared.group_size_max:
                 self.prepare(group)
@@ -87,14 +88,14 @@ class Rebalances:
     # --- begin --------------------------------------------------------------------------------
 
     def prepare_or_complete(self, group: LiveGroup) -> None:
-        """A member came or went: begin a join phase, or see whether the present one is over."""
+        """After a member came or left, begin a join phase, or end the present one if all joined."""
         if group.state is GroupState.PREPARING:
             self.complete_if_all_joined(group)
         else:
             self.prepare(group)
 
     def prepare(self, group: LiveGroup) -> None:
-        """Begin a join phase. Syncs that wait are answered: their members have to join again."""
+        """Begin a join phase. Waiting syncs are answered, for their members have to join again."""
         shared = self._shared
         if group.state is GroupState.COMPLETING:
             self.fail_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -114,14 +115,14 @@ class Rebalances:
             self._end_join_after(group, group.rebalance_timeout_ms)
 
     def fail_syncs(self, group: LiveGroup, error: ErrorCode) -> None:
-        """Answer the syncs that wait with an error; no assignment of this generation counts."""
+        """Answer waiting syncs with an error; no assignment of this generation counts any more."""
         group.assignment_ticket = None
         for member in list(group.members.values()):
             member.assignment = b""
             self.answer_sync(group, member, sync_refusal(error))
 
     def answer_sync(self, group: LiveGroup, member: Member, response: SyncGroupResponse) -> None:
-        """Answer a sync that waits, if one does; the answer is a sign of life."""
+        """Answer the member's waiting sync, if there is one, and begin its session again."""
         answer, member.sync_answer = member.sync_answer, None
         if answer is not None:
             self._shared.keep_alive(group, member)
@@ -140,7 +141,7 @@ class Rebalances:
     # --- end ------------------------------------------------------------------------------------
 
     def join_time_is_up(self, group: LiveGroup) -> None:
-        """The alarm of the join phase: extend the initial delay for newcomers, or end the phase."""
+        """Handle the alarm of the join phase: extend the initial delay for newcomers, or end it."""
         if group.state is not GroupState.PREPARING:
             return
         if group.is_first_rebalance and group.has_newcomer and group.delay_left_ms:
@@ -159,7 +160,7 @@ class Rebalances:
             self.complete(group)
 
     def complete(self, group: LiveGroup) -> None:
-        """End the join phase with those who joined."""
+        """End the join phase with the members that joined."""
         shared = self._shared
         shared.alarms.clear((Alarm.JOIN, group.group_id, ""))
         for member in list(group.members.values()):
@@ -167,12 +168,12 @@ class Rebalances:
                 group.remove(member.member_id)
                 shared.end_session(group.group_id, member.member_id)
         if group.members and not group.elect():
-            # Only static members are left and none joined. They are given more time, until their
-            # sessions end; also those of a client that says that a rebalance takes no time.
+            # Only static members are left, and none has joined. They get more time until their
+            # sessions end. A client may name a rebalance timeout of 0, so there is a least time.
             self._end_join_after(group, max(group.rebalance_timeout_ms, GROUP_WRITE_PAUSE_MS))
             return
         floor = shared.machine.generation_floor(group.group_id)
-        # Behind the largest number a group begins again, as no group of this world will.
+        # After the largest number the generation begins again at 1; no real group gets there.
         group.generation = max(group.generation, floor, 0) % INT32_MAX + 1
         group.unsynced.clear()
         group.generation_ticket = group.assignment_ticket = None
@@ -208,8 +209,10 @@ class Rebalances:
     def _generation_decided(
         self, group: LiveGroup, generation: int, joined: list[_Joined], error: ErrorCode | None
     ) -> None:
-        """The record of a generation is committed: its joins are answered, though the group may
-        have moved on meanwhile (they will hear so from SyncGroup)."""
+        """Answer the joins of a generation once its record is decided.
+
+        The group may have moved on meanwhile; SyncGroup will tell the members.
+        """
         for answer, response in joined:
             if error is None:
                 answer(response)
@@ -229,7 +232,7 @@ class Rebalances:
     # --- the end of a group -----------------------------------------------------------------------
 
     def write_empty(self, group: LiveGroup) -> None:
-        """Put on record that a group is empty; until then it must not be loaded again."""
+        """Write the record that a group is empty; until it is committed the group stays live."""
         shared = self._shared
         group.is_unwritten = True
         group.empty_ticket = shared.write_of(
@@ -248,15 +251,17 @@ class Rebalances:
             shared.alarms.set((Alarm.WRITE, group.group_id, ""), shared.after(GROUP_WRITE_PAUSE_MS))
 
     def write_again(self, group: LiveGroup) -> None:
-        """The alarm after a failed record of an empty group."""
+        """Handle the alarm after a failed record of an empty group: write it again."""
         if group.is_unwritten and group.state is GroupState.EMPTY:
             self.write_empty(group)
 
     # --- members that are missing -----------------------------------------------------------------
 
     def drop(self, group: LiveGroup, member_id: str, error: ErrorCode) -> None:
-        """Take a member out of its group and answer what it waits for with an error. The caller
-        goes on with `member_left`."""
+        """Remove a member from its group and answer its waiting requests with an error.
+
+        The caller goes on with `member_left`.
+        """
         self._shared.end_session(group.group_id, member_id)
         member = group.remove(member_id)
         if member is None:
@@ -269,14 +274,14 @@ class Rebalances:
             sync(sync_refusal(error))
 
     def member_left(self, group: LiveGroup) -> None:
-        """Members or pending ones were taken out: begin a join phase, or end the present one."""
+        """After members were removed, begin a join phase, or end the present one if all joined."""
         if group.state in (GroupState.STABLE, GroupState.COMPLETING):
             self.prepare(group)
         else:
             self.complete_if_all_joined(group)
 
     def session_is_over(self, group: LiveGroup, member_id: str) -> None:
-        """The alarm of a session: remove the member, or the pending one, if it is not alive."""
+        """Handle the alarm of a session: remove the member or pending member if it is not alive."""
         if member_id in group.pending:
             group.remove(member_id)
             self.complete_if_all_joined(group)
@@ -287,13 +292,14 @@ class Rebalances:
         waits = member.join_answer is not None or member.sync_answer is not None
         if waits and not member.is_new:
             # A member that waits for an answer is alive; its session begins again with the answer.
-            # One whose first join waits is not: a client that gave up left no id to leave with.
+            # A member whose first join waits may be gone: a client that gave up has no id yet with
+            # which it could leave.
             return
         self.drop(group, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         self.member_left(group)
 
     def sync_time_is_up(self, group: LiveGroup) -> None:
-        """The alarm of the sync phase: members that have not synced are removed."""
+        """Handle the alarm of the sync phase: remove the members that have not synced."""
         if group.state not in (GroupState.COMPLETING, GroupState.STABLE) or not group.unsynced:
             return
         for member_id in list(group.unsynced):

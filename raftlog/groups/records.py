@@ -8,8 +8,8 @@ A key begins with its version (i16), which says what the record is:
 
 The value of a floor is a version (i16, 0) and the generation (i32).
 
-A null value removes what the key names. Every other key version is of a kind that is not served
-here (Kafka's newer group types) and is passed over, as Kafka does.
+A null value removes the key's content. Every other key version belongs to a kind that is not served
+here (Kafka's newer group types); the reader skips it, as Kafka does.
 
 Offsets are written as version 3, or 1 when the client gave a retention time, as Kafka does; groups
 as version 3. The topic's id travels in a record header, so that every tool can read the value.
@@ -32,7 +32,7 @@ from raftlog.records.record import Record
 
 TOPIC_ID_HEADER: Final = "raftlog.topic.id"
 FLOOR_KEY_VERSION: Final = 0x7266
-"""Far above Kafka's versions, so that Kafka's tools pass the record over."""
+"""The key version of a floor, far above Kafka's versions, so that Kafka's tools skip the record."""
 
 _OFFSET_KEY: Final = 1
 _GROUP_KEY: Final = 2
@@ -71,7 +71,7 @@ class GroupRecord(NamedTuple):
 
 @final
 class FloorRecord(NamedTuple):
-    """A read record: every generation up to this one was given out; None removes the floor."""
+    """A read record: the highest generation that was given out; None removes the floor."""
 
     group: str
     generation: int | None
@@ -122,10 +122,10 @@ def floor_record(group: str, generation: int | None) -> NewRecord:
 
 
 def read_record(record: Record) -> ReadRecord | None:
-    """What a stored record says; None when it is not of ours or cannot be read.
+    """The content of a stored record; None when it is of an unknown kind or cannot be read.
 
-    The bytes may be anything that a producer could have got into the log. All replicas run this
-    same function, so all of them pass over the same records.
+    A producer may have written any bytes into the log. All replicas run this same function, so all
+    of them skip the same records.
     """
     key = record.key
     if key is None or len(key) < _KEY_VERSION.size:
@@ -188,7 +188,7 @@ def _read_member(member: MemberMetadata, version: int) -> StoredMember:
         instance_id=member.group_instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        # The oldest format has no rebalance timeout: the session timeout served for both.
+        # The oldest format has no rebalance timeout: its session timeout serves as both.
         rebalance_timeout_ms=member.rebalance_timeout if version else member.session_timeout,
         session_timeout_ms=member.session_timeout,
         subscription=bytes(member.subscription),

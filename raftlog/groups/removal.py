@@ -1,9 +1,9 @@
-"""What takes groups and offsets away: DeleteGroups, OffsetDelete, deleted topics, and expiry.
+"""Removes groups and offsets: for DeleteGroups, OffsetDelete, deleted topics, and expiry.
 
-Nothing of it happens by itself on a replica: the leader writes records without a value
-(tombstones), and every replica applies them. While the removal of a group is undecided the group is
-Dead: joins and commits are refused with COORDINATOR_NOT_AVAILABLE, so that no member joins a group
-whose generation is about to be forgotten.
+No replica removes anything by itself. The leader writes records without a value (tombstones), and
+every replica applies them. While the removal of a group is undecided, the group is Dead and refuses
+joins and commits with COORDINATOR_NOT_AVAILABLE. So no member joins a group whose generation is
+about to be forgotten.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,8 @@ from raftlog.kafka.messages.offset_delete import (
 from raftlog.kafka.shape import ZERO_ID
 
 _NEXT_TURN_MS: Final = 1
-"""Not at once: an alarm for the present instant would fire again in the same turn."""
+"""The delay to the next turn, in milliseconds. An alarm for the present instant would fire again in
+the same turn."""
 _RETENTION = (Alarm.RETENTION, "", "")
 _REMOVAL = (Alarm.REMOVAL, "", "")
 _SWEEP = (Alarm.SWEEP, "", "")
@@ -43,7 +44,7 @@ _SWEEP = (Alarm.SWEEP, "", "")
 
 @final
 class _Doomed(NamedTuple):
-    """The offset of a deleted topic, as it was when its tombstone could not be written."""
+    """An offset of a deleted topic, as it was when its tombstone was proposed."""
 
     group_id: str
     key: PartitionKey
@@ -53,8 +54,11 @@ class _Doomed(NamedTuple):
 @final
 @attrs.define(eq=False)
 class _Leaving:
-    """A group that is being removed. `keys` are the offsets that it still has, the next one last;
-    `then` is told what became of it."""
+    """A group that is being removed.
+
+    * `keys`: the offsets that it still has, the next one last.
+    * `then`: hears the outcome.
+    """
 
     group_id: str
     keys: list[PartitionKey]
@@ -63,7 +67,7 @@ class _Leaving:
 
 @final
 class Removals:
-    """Removal of groups and offsets of a coordinator."""
+    """Removes groups and offsets of a coordinator."""
 
     __slots__ = (
         "_changed",
@@ -80,12 +84,12 @@ class Removals:
         self._unchecked: list[str] = []
         """Groups that the present round of expiry has not looked at, the next one last."""
         self._unchecked_keys: list[PartitionKey] = []
-        """The rest of that one's offsets, when it has too many for a turn."""
+        """The rest of the last group's offsets, when it has too many for a turn."""
         self._topic_ids: TopicIds | None = None
         self._changed: dict[str, None] = {}
-        """Topics that are gone or were made again, whose offsets nothing has looked at yet."""
+        """Topics that were deleted or created again, and whose offsets were not looked at yet."""
         self._suspects: list[tuple[str, PartitionKey]] = []
-        """Offsets of one of them, the next one last."""
+        """Offsets of one changed topic that are to be looked at, the next one last."""
         self._doomed: list[_Doomed] = []
         shared.alarms.set(_RETENTION, shared.after(shared.settings.retention_check_ms))
 
@@ -111,14 +115,16 @@ class Removals:
             return ErrorCode.NON_EMPTY_GROUP
         live = shared.find(group_id)
         if live is not None and (live.resting or live.is_unwritten):
-            # That the group is empty is not on record. Should the removal fail, the machine would
-            # still name its members.
+            # The record that the group is empty is not committed. If the removal failed now, the
+            # machine would still name its members.
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return None
 
     def _remove_group(self, group_id: str, then: Callable[[ErrorCode | None], None]) -> None:
-        """Write the tombstones of a group and everything of it, in one batch when it can hold them
-        and there are not too many for a turn."""
+        """Write the tombstones of a group and all its offsets.
+
+        They lie in one batch when a batch can hold them and there are not too many for a turn.
+        """
         shared = self._shared
         undecided = shared.undecided_offsets.get(group_id, {})
         new = [key for key in undecided if shared.machine.offset(group_id, *key) is None]
@@ -126,7 +132,7 @@ class Removals:
         keys.reverse()
         live = shared.groups.pop(group_id, None)
         if live is not None:
-            # Members that have not joined yet come too late, with an id that is unknown.
+            # Pending members, which have an id and have not joined yet, find their id unknown.
             for member_id in list(live.pending):
                 live.remove(member_id)
                 shared.end_session(group_id, member_id)
@@ -134,8 +140,11 @@ class Removals:
         self._remove_some(_Leaving(group_id, keys, then), None)
 
     def _remove_some(self, leaving: _Leaving, error: ErrorCode | None) -> None:
-        """Write the next tombstones of a group, once those before are decided. Its own come last,
-        so that a part of them leaves no offsets without a group."""
+        """Write the next tombstones of a group, once the tombstones before them are decided.
+
+        The tombstone of the group itself comes last, so that a removal that stops half-way leaves
+        no offsets without a group.
+        """
         if error is not None:
             self._group_decided(leaving.group_id, leaving.then, error)
             return
@@ -178,7 +187,7 @@ class Removals:
         topics: list[OffsetDeleteResponseTopic] = []
         tombstones: list[NewRecord] = []
         for topic in request.topics:
-            # A subscription that cannot be read may be to every topic.
+            # A client's subscription that the broker cannot read may name every topic.
             kept = subscribed is None or topic.name in subscribed
             code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if kept else ErrorCode.NONE
             partitions: list[OffsetDeleteResponsePartition] = []
@@ -217,14 +226,17 @@ class Removals:
     # --- topics that are gone -----------------------------------------------------------------
 
     def topics_changed(self, topic_ids: TopicIds, names: Sequence[str] | None) -> None:
-        """Remove offsets of topics that are gone, or have another id than when they were made; in
-        this turn some, and the rest in later ones."""
+        """Remove offsets of topics that are gone, or that have another id than at the commit.
+
+        This turn looks at some of them, later turns at the rest.
+        """
         shared = self._shared
         self._topic_ids = topic_ids
         changed = dict.fromkeys(shared.machine.topics() if names is None else names)
         self._changed.update(changed)
         for group_id, table in shared.undecided_offsets.items():
-            # Commits that are on their way to the log: their topic existed when they came.
+            # Race: these commits are on their way to the log, and their topic existed when they
+            # came.
             gone = [key for key in table if key[0] in changed and topic_ids(key[0]) is None]
             for unit in shared.proposals.split(
                 [offset_record(group_id, *key, None) for key in sorted(gone)]
@@ -233,7 +245,7 @@ class Removals:
         self.sweep()
 
     def sweep(self) -> None:
-        """Look at some of the offsets whose topic may be gone. The alarm brings the others."""
+        """Look at some of the offsets whose topic may be gone; an alarm continues with the rest."""
         shared = self._shared
         if shared.proposals.is_full:
             shared.alarms.set(_SWEEP, shared.after(GROUP_WRITE_PAUSE_MS))
@@ -257,7 +269,7 @@ class Removals:
             shared.alarms.set(_SWEEP, shared.after(_NEXT_TURN_MS))
 
     def _judge(self, group_id: str, key: PartitionKey, doomed: list[_Doomed]) -> None:
-        """Whether an offset is of a topic that is gone; then it is doomed, now or later."""
+        """Doom an offset, now or later, if its topic is gone."""
         stored = self._shared.machine.offset(group_id, *key)
         assert self._topic_ids is not None, "topics have changed"
         topic_id = self._topic_ids(key[0])
@@ -265,7 +277,8 @@ class Removals:
             return
         one = _Doomed(group_id, key, stored)
         if key in self._shared.undecided_offsets.get(group_id, {}):
-            # A commit to the topic that has the name now: the tombstone would come behind it.
+            # Race: a commit to the present topic of that name is undecided. The tombstone would
+            # come after it in the log and remove it.
             self._doom_later([one])
         else:
             doomed.append(one)
@@ -290,8 +303,10 @@ class Removals:
             shared.alarms.set(_REMOVAL, shared.after(GROUP_WRITE_PAUSE_MS))
 
     def remove_again(self) -> None:
-        """The alarm after tombstones that could not be written. An offset that was committed since
-        is of the topic that exists now, and stays."""
+        """Handle the alarm after tombstones that could not be written.
+
+        An offset that was committed since then belongs to the present topic, and stays.
+        """
         shared = self._shared
         if shared.proposals.is_full:
             shared.alarms.set(_REMOVAL, shared.after(GROUP_WRITE_PAUSE_MS))
@@ -303,7 +318,7 @@ class Removals:
             if shared.machine.offset(one.group_id, *one.key) != one.stored:
                 continue
             if one.key in shared.undecided_offsets.get(one.group_id, {}):
-                # The tombstone would come behind that commit and remove it.
+                # Race: the tombstone would come after the undecided commit and remove it.
                 self._doom_later([one])
             else:
                 again.append(one)
@@ -314,9 +329,10 @@ class Removals:
     # --- expiry -------------------------------------------------------------------------------
 
     def expire(self, *, wall_agreed: bool) -> None:
-        """The alarm of retention: look through some groups for offsets that have expired.
+        """Handle the alarm of retention: look through some groups for expired offsets.
 
-        Only while the wall clock is agreed: one that jumped must not let offsets vanish.
+        Offsets expire only while most voters agree with the wall clock, for a clock that jumped
+        must not remove offsets.
         """
         shared = self._shared
         if not wall_agreed or shared.proposals.is_full:
@@ -338,8 +354,10 @@ class Removals:
         shared.alarms.set(_RETENTION, shared.after(pause_ms))
 
     def _expire_group(self, group_id: str, most: int) -> int:
-        """Remove expired offsets of a group, of so many at most, and the group itself when it is
-        empty without them. How many offsets were looked at."""
+        """Remove expired offsets of a group, and the group itself when it is empty without them.
+
+        It looks at `most` offsets at most, and returns how many it looked at.
+        """
         shared, rest = self._shared, self._unchecked_keys
         self._unchecked_keys = []
         if group_id in shared.removing:
@@ -353,8 +371,8 @@ class Removals:
                 return 0
             subscribed = topics
         undecided = shared.undecided_offsets.get(group_id, {})
-        # A group of which not all is seen at once is removed by the next round, when it has nothing
-        # left.
+        # A group with too many offsets for one look is removed by the next round, when it has no
+        # offsets left.
         keys = rest or machine.offset_keys(group_id)
         kept = bool(undecided) or bool(rest) or len(keys) > most
         keys, self._unchecked_keys = keys[:most], keys[most:]
@@ -362,7 +380,7 @@ class Removals:
         for key in keys:
             stored = machine.offset(group_id, *key)
             if stored is None:
-                continue  # it was removed since the turn before
+                continue  # race: another request removed it since the turn before
             if key in undecided or key[0] in subscribed:
                 kept = True
             elif self._is_expired(stored, stored_group, state):
@@ -379,8 +397,12 @@ class Removals:
     def _is_expired(
         self, stored: StoredOffset, group: StoredGroup | None, state: GroupState
     ) -> bool:
-        """By its own time when the client gave one; else a retention time after the group became
-        empty, or after the commit when the group never had members or has some now."""
+        """Whether an offset has expired.
+
+        A client's own expiry time decides if there is one. Else an offset expires a retention time
+        after the group became empty, or after the commit when the group never had members or has
+        some now.
+        """
         wall = self._shared.wall
         if stored.expire_ms >= 0:
             return wall >= stored.expire_ms
@@ -392,7 +414,7 @@ class Removals:
 
 
 def _nothing(error: ErrorCode | None) -> None:
-    """No request waits for the record; what it should have done is looked for again."""
+    """Ignore the outcome of a record: no request waits, and a later look finds what is left."""
 
 
 def _group_removed(answer: Callable[[ErrorCode], None], error: ErrorCode | None) -> None:

@@ -1,4 +1,4 @@
-"""What a coordinator is told by configuration, and what it must know of the client that asks."""
+"""The settings of coordinators, and the facts about a client that a coordinator needs."""
 
 from typing import final
 
@@ -14,14 +14,15 @@ _DAY_MS = 24 * 3_600 * 1_000
 class GroupSettings:
     """Settings of all coordinators of a broker; the defaults are Kafka's.
 
-    `session_timeout_ms_min`, `_max`: `group.min.session.timeout.ms`, `group.max.session.timeout.ms`
-    `initial_rebalance_delay_ms`: `group.initial.rebalance.delay.ms`
-    `group_size_max`: `group.max.size`; `GROUP_MEMBERS_MAX` bounds it from above
-    `offsets_retention_ms`: `offsets.retention.minutes`
-    `retention_check_ms`: `offsets.retention.check.interval.ms`
-    `offset_metadata_bytes_max`: `offset.metadata.max.bytes`
-    `new_member_join_ms`: how long the first JoinGroup of a member may wait; Kafka's constant
-    `batch_bytes_max`: `max.message.bytes` of the offsets topic; no proposal is larger
+    * `session_timeout_ms_min`: `group.min.session.timeout.ms`.
+    * `session_timeout_ms_max`: `group.max.session.timeout.ms`.
+    * `initial_rebalance_delay_ms`: `group.initial.rebalance.delay.ms`.
+    * `group_size_max`: `group.max.size`; `GROUP_MEMBERS_MAX` is its upper bound.
+    * `offsets_retention_ms`: `offsets.retention.minutes`.
+    * `retention_check_ms`: `offsets.retention.check.interval.ms`.
+    * `offset_metadata_bytes_max`: `offset.metadata.max.bytes`.
+    * `new_member_join_ms`: how long the first JoinGroup of a member may wait; Kafka's constant.
+    * `batch_bytes_max`: `max.message.bytes` of the offsets topic; no proposal is larger.
     """
 
     session_timeout_ms_min: int = 6_000
@@ -38,8 +39,8 @@ class GroupSettings:
 @final
 @attrs.frozen(kw_only=True)
 class GroupClient:
-    """Who sent a request: its client id, its host as DescribeGroups prints it (`/127.0.0.1`), and
-    the version of the API that it used."""
+    """The sender of a request: its client id, its host as DescribeGroups prints it (`/127.0.0.1`),
+    and the version of the API that it used."""
 
     client_id: str
     host: str

@@ -1,7 +1,7 @@
-"""What the parts of a coordinator share: the machine, live groups, alarms, undecided records.
+"""The state that the parts of a coordinator share: machine, live groups, alarms, proposals.
 
-The projection is the committed state of the machine and what this leader proposed beyond it: live
-groups, `removing`, `undecided_offsets`. It is dropped whole when leadership ends.
+A coordinator answers from the machine's committed state plus everything that this leader proposed
+beyond it: live groups, `removing`, `undecided_offsets`. All that is dropped when leadership ends.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ from raftlog.groups.stored import StoredGroup
 from raftlog.kafka.error_codes import ErrorCode
 
 TopicIds = Callable[[str], TopicId | None]
-"""The id that a topic name has now; None when there is no such topic."""
+"""A function that returns the present id of a topic name; None when there is no such topic."""
 
 _AS_TOLD: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -44,8 +44,11 @@ _AS_TOLD: Final = {
 
 
 def as_told(error: ErrorCode) -> ErrorCode:
-    """What group clients are told when a record could not be written: they know no errors of
-    Produce, and repeat what says that the coordinator is elsewhere or not there."""
+    """The error for a group client when a record could not be written.
+
+    Group clients do not know the errors of Produce. They repeat a request when the error says that
+    the coordinator has moved or is not available.
+    """
     return _AS_TOLD.get(error, error)
 
 
@@ -85,33 +88,33 @@ class Shared:
         self.proposals = Proposals(max(settings.batch_bytes_max, GROUPS_BATCH_BYTES_MIN))
         self.live_bytes = LiveBytes()
         self.groups: dict[str, LiveGroup] = {}
-        """Groups of which the coordinator knows more than the machine says."""
+        """Groups about which the coordinator knows more than the machine holds."""
         self.removing: dict[str, None] = {}
-        """Groups whose removal is undecided: they are Dead until it is decided."""
+        """Groups whose removal is undecided, and which are Dead until it is decided."""
         self.undecided_offsets: dict[str, dict[PartitionKey, int]] = {}
-        """How many undecided commits each partition of a group has."""
+        """Group id -> partition -> the number of its undecided commits."""
         self.is_closed = False
 
     @property
     def group_size_max(self) -> int:
-        """Members that a group may have."""
+        """The most members that a group may have."""
         return min(self.settings.group_size_max, GROUP_MEMBERS_MAX)
 
     # --- groups -----------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Make every stored group with members live, all sessions in full."""
+        """Make every stored group with members live; all sessions begin in full."""
         for group_id in self.machine.group_ids():
             stored = self.machine.group(group_id)
             if stored is not None and stored.members:
                 self.groups[group_id] = self._loaded(group_id, stored)
 
     def find(self, group_id: str) -> LiveGroup | None:
-        """The live group; None when the machine says all there is of it, or nothing."""
+        """The live group; None when the machine holds everything about it, or it is unknown."""
         return self.groups.get(group_id)
 
     def exists(self, group_id: str) -> bool:
-        """Whether there is such a group, live, stored, or of undecided commits."""
+        """Whether the group is live, is stored, or has undecided commits."""
         return (
             group_id in self.groups
             or self.machine.knows(group_id)
@@ -119,12 +122,12 @@ class Shared:
         )
 
     def revive(self, group_id: str) -> LiveGroup:
-        """The live group, made from what is stored, or new."""
+        """The live group; it is made from the stored group, or empty, when it is not live."""
         group = self.groups.get(group_id)
         if group is None:
             stored = self.machine.group(group_id)
             if stored is not None and stored.members:
-                # A record that no coordinator of this leadership wrote, or a late one.
+                # An earlier leader wrote this record, or a record was committed late.
                 group = self._loaded(group_id, stored)
             else:
                 group = LiveGroup(group_id, self.live_bytes)
@@ -136,7 +139,7 @@ class Shared:
         return group
 
     def settle(self, group: LiveGroup) -> None:
-        """Forget a live group of which the machine says everything."""
+        """Forget a live group if the machine holds everything about it."""
         if group.is_idle and self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
 
@@ -157,26 +160,26 @@ class Shared:
         return "" if stored is None else stored.protocol_type
 
     def move(self, group: LiveGroup, state: GroupState) -> None:
-        """Let a group be in a state from now on."""
+        """Move a group to a state, at the present time."""
         group.state = state
         group.state_ms = self.wall
 
     # --- members ----------------------------------------------------------------------------------
 
     def keep_alive(self, group: LiveGroup, member: Member) -> None:
-        """The member was heard of: its session begins again."""
+        """Begin the member's session again, for the member was heard."""
         self.set_session(group.group_id, member.member_id, member.session_timeout_ms)
 
     def set_session(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """Let the member, or pending member, be looked at after this time."""
+        """Set the alarm of a member's or pending member's session to this time from now."""
         self.alarms.set((Alarm.SESSION, group_id, member_id), self.after(timeout_ms))
 
     def end_session(self, group_id: str, member_id: str) -> None:
-        """The member is gone."""
+        """Clear the session alarm of a member that is gone."""
         self.alarms.clear((Alarm.SESSION, group_id, member_id))
 
     def after(self, timeout_ms: int) -> Instant:
-        """The instant that is so many milliseconds from now."""
+        """The instant that lies `timeout_ms` milliseconds from now."""
         return Instant(self.now + millis(timeout_ms))
 
     def new_member_id(self, prefix: str) -> str:
@@ -191,11 +194,11 @@ class Shared:
     # --- records ----------------------------------------------------------------------------------
 
     def write(self, records: Sequence[NewRecord], then: Then) -> Ticket:
-        """Propose one unit of records; `then` is told what became of it."""
+        """Propose one unit of records; `then` hears its outcome."""
         return self.proposals.add(records, then, self.wall)
 
     def write_of(self, group: LiveGroup, records: Sequence[NewRecord], then: Then) -> Ticket:
-        """The same for records of a live group, which stays live until they are decided."""
+        """Propose records of a live group, which stays live until they are decided."""
         group.resting += 1
         return self.write(records, partial(self._rested, group, then))
 
@@ -210,12 +213,14 @@ class Shared:
         self.settle(group)
 
     def _loaded(self, group_id: str, stored: StoredGroup) -> LiveGroup:
-        """A stored group with members: they are what they were when it became stable, and their
-        sessions begin in full, for the former leader may have heard of them just now."""
+        """The live group of a stored one, with the members that it had when it became stable.
+
+        Their sessions begin in full, for the former leader may have heard them just now.
+        """
         group = LiveGroup(group_id, self.live_bytes)
         for entry in stored.members:
             if entry.member_id in group.members or entry.instance_id in group.static:
-                # A record that no coordinator wrote; one member of a name is enough.
+                # No coordinator writes a name twice, but a producer may: keep the first member.
                 continue
             session_ms = min(max(entry.session_timeout_ms, 0), self.settings.session_timeout_ms_max)
             member = Member(
@@ -230,8 +235,9 @@ class Shared:
             )
             group.add(member, stored.protocol_type, None)
             self.keep_alive(group, member)
-        # A floor above it belongs to a join phase whose assignment was not committed. Its members
-        # get ILLEGAL_GENERATION and join again; those of the stored generation go on meanwhile.
+        # A floor above it belongs to a join phase whose assignment was not committed before the
+        # leader changed. Members of that generation get ILLEGAL_GENERATION and join again. Members
+        # of the stored generation go on meanwhile.
         group.generation = max(stored.generation, 0)
         group.protocol = stored.protocol or ""
         if stored.leader in group.members:

@@ -20,13 +20,14 @@ from raftlog.base.limits import BATCH_BYTES_MAX
 from raftlog.kafka.shape import ZERO_ID
 
 _MEMBER_BYTES_MIN: Final = 37
-"""Three texts and two blocks without content, a flag and two numbers."""
+"""The size of the shortest member, in bytes: three texts and two blocks without content, a flag and
+two numbers."""
 
 
 @final
 class StoredOffset(NamedTuple):
     """A committed offset. Times are Unix milliseconds, -1 for none; `topic_id` is ZERO_ID when the
-    record did not say it."""
+    record has none."""
 
     offset: int
     leader_epoch: int
@@ -38,7 +39,8 @@ class StoredOffset(NamedTuple):
 
 @final
 class StoredMember(NamedTuple):
-    """A member of a stored group: its subscription under the chosen protocol, its assignment."""
+    """A member of a stored group, with its subscription under the chosen protocol and its
+    assignment."""
 
     member_id: str
     instance_id: str | None
@@ -52,8 +54,10 @@ class StoredMember(NamedTuple):
 
 @final
 class StoredGroup(NamedTuple):
-    """A group as its last record says; without members it is empty. `state_ms` is the Unix time of
-    its last change of state, -1 in records of old formats."""
+    """A group, from its last record; without members it is empty.
+
+    `state_ms` is the Unix time of its last change of state, -1 in records of old formats.
+    """
 
     protocol_type: str
     generation: int

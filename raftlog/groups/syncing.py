@@ -1,4 +1,4 @@
-"""SyncGroup: the leader's assignment is put on record, then every member gets its part of it."""
+"""Handles SyncGroup: writes the leader's assignment, then gives every member its part of it."""
 
 from functools import partial
 from typing import final
@@ -15,7 +15,7 @@ from raftlog.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRespons
 
 @final
 class Syncs:
-    """SyncGroup requests of a coordinator."""
+    """Handles the SyncGroup requests of a coordinator."""
 
     __slots__ = ("_rebalances", "_shared")
 
@@ -48,7 +48,8 @@ class Syncs:
         assert group.state is GroupState.COMPLETING, group.state
         older, member.sync_answer = member.sync_answer, answer
         if older is not None:
-            # No client waits for two. The older one is answered, so that it does not hang.
+            # A client that sent a second sync reads only the last answer. Answer the older one, so
+            # that its connection does not hang.
             older(sync_refusal(ErrorCode.REBALANCE_IN_PROGRESS))
         if leads and group.assignment_ticket is None:
             self._propose(group, request)
@@ -59,8 +60,11 @@ class Syncs:
             self._shared.alarms.clear((Alarm.SYNC, group.group_id, ""))
 
     def _propose(self, group: LiveGroup, request: SyncGroupRequest) -> None:
-        """Put the leader's assignment on record. Members that it leaves out get an empty one, and
-        what it says of others does not count."""
+        """Write the leader's assignment as a record.
+
+        A member that the assignment leaves out gets an empty one. Parts for unknown members do not
+        count.
+        """
         shared = self._shared
         named = {each.member_id: each.assignment for each in request.assignments}
         assignments = {member_id: bytes(named.get(member_id, b"")) for member_id in group.members}
@@ -79,8 +83,8 @@ class Syncs:
         assignments: dict[str, bytes],
         error: ErrorCode | None,
     ) -> None:
-        """The assignment is on record, or is not. A group that has moved on since does not care:
-        its members were told to join again."""
+        """Give the members their assignments once the record is decided, or fail their syncs."""
+        # When the group has moved on since, its members were already told to join again.
         if self._shared.is_closed or group.generation != generation:
             return
         if group.state is not GroupState.COMPLETING:
@@ -95,7 +99,7 @@ class Syncs:
             self._rebalances.answer_sync(group, member, _assigned(group, member))
 
     def _fail(self, group: LiveGroup, error: ErrorCode) -> None:
-        """The assignment cannot be kept: all who wait for it hear so, and the group tries again."""
+        """Answer all waiting syncs with an error and begin a new join phase."""
         self._rebalances.fail_syncs(group, error)
         self._rebalances.prepare(group)
 

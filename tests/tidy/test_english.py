@@ -36,7 +36,6 @@ REFUSED_TODAY: dict[str, int] = {
     "raftlog/broker": 148,
     "raftlog/cli": 29,
     "raftlog/embed": 21,
-    "raftlog/groups": 33,
     "raftlog/kafka": 17,
     "raftlog/metadata": 38,
     "raftlog/raft": 19,
