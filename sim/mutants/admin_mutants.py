@@ -69,7 +69,7 @@ def old_copy_goes_first() -> None:
     def copied(self: Any, move: Any, value: object) -> None:
         if isinstance(value, int):
             job = (self.volume.directory, directory_moves.end_move, (move.old, move.new))
-            self.context.job(*job, lambda done: None)
+            self.turn.job(*job, lambda done: None)
         real(self, move, value)
 
     DirectoryMoves._copied = copied  # type: ignore[method-assign]
