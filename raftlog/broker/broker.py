@@ -52,6 +52,7 @@ from raftlog.broker.groups.offsets_topic import OffsetsTopic
 from raftlog.broker.handlers import Handlers
 from raftlog.broker.log_directories import LogDirectories
 from raftlog.broker.replicas.campaigns import Campaigns
+from raftlog.broker.replicas.incarnations import Incarnations
 from raftlog.broker.replicas.links import Links
 from raftlog.broker.replicas.machines import machine_for
 from raftlog.broker.replicas.multi_raft import MultiRaft
@@ -124,7 +125,10 @@ class Broker:
             self.throttles,
         )
         context.moves = self.manager.moves
-        self.links = Links(context, self.multi, self.registration, self.metadata_log, self.channel)
+        incarnations = Incarnations(context, self.volume, self.registration.put_back)
+        self.links = Links(
+            context, self.multi, self.registration, self.metadata_log, self.channel, incarnations
+        )
         self.rounds = Rounds(
             context,
             self.volume,

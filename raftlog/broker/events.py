@@ -24,6 +24,7 @@ from raftlog.base.ids import (
 )
 from raftlog.base.units import NEVER, Instant
 from raftlog.records.slices import FileSlice
+from raftlog.storage.directories.incarnations import NONE, Incarnation
 from raftlog.storage.ops import WriteOp
 
 # --- events ---------------------------------------------------------------------------------------
@@ -67,6 +68,8 @@ class LinkUp(NamedTuple):
     session: SessionId
     directory: DirectoryId
     boot: BootNumber
+    incarnation: Incarnation = NONE
+    """What its boot drew; NONE when it, or this end, is of a release that says nothing of that."""
 
 
 class LinkDown(NamedTuple):

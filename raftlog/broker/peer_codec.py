@@ -10,6 +10,10 @@
     6  (protocol 2) an echo of a read round: promised ns u64, then the message as in 1
     7  (protocol 3) node heartbeat: the sender's wall clock i64 (Unix time in ms), then as in 2
     8  (protocol 3) its reply: the replier's wall clock i64, then as in 3
+    9  (protocol 5) question about an incarnation u64, and why it is named u8 (`Naming`)
+    10 (protocol 5) the same, confirmed
+    11 (protocol 5) who vouches: directory u64, its incarnation u64
+    12 (protocol 5) its answer: as in 11, then the incarnation that is known u64
 
     offers                a u32 count, then each: group u64, term u32, the replica ids of leader
                           and follower (node u32, directory u64, epoch u64)
@@ -33,7 +37,7 @@ import attrs
 from raftlog.base.binary import Buffer, Reader, Writer
 from raftlog.base.entries import REPLICA_ID_BYTES, read_replica_id, write_replica_id
 from raftlog.base.errors import ProtocolError
-from raftlog.base.ids import TERM_MAX, GroupId, Term
+from raftlog.base.ids import TERM_MAX, DirectoryId, GroupId, Term
 from raftlog.base.limits import (
     BROKER_GROUPS_MAX,
     CONTROLLER_BODY_BYTES_MAX,
@@ -47,18 +51,25 @@ from raftlog.base.units import Nanos, WallMillis
 from raftlog.broker.peer_messages import (
     ControllerReply,
     ControllerRequest,
+    IncarnationConfirmed,
+    IncarnationQuestion,
+    Naming,
     NodeHeartbeat,
     NodeHeartbeatReply,
     Offer,
     Place,
+    VouchAnswer,
+    VouchQuestion,
 )
 from raftlog.raft import message_codec
 from raftlog.raft.messages import ReadEcho
+from raftlog.storage.directories.incarnations import Incarnation
 
 _ON: Final = "peer frame"
 _U32: Final = struct.Struct(">I")
 _U64: Final = struct.Struct(">Q")
 _HEAD: Final = struct.Struct(">BI")
+_NAMINGS: Final = tuple(int(each) for each in Naming)
 _PLACE_BYTES: Final = 12
 _OFFER_BYTES: Final = _PLACE_BYTES + 2 * REPLICA_ID_BYTES
 
@@ -177,6 +188,15 @@ def _write_reply(writer: Writer, message: ControllerReply) -> None:
     writer.u64(message.request_no).u16(message.error).text(message.text).block(message.body)
 
 
+def _write_life(writer: Writer, message: IncarnationQuestion | IncarnationConfirmed) -> None:
+    writer.u64(message.incarnation).u8(message.naming)
+
+
+def _write_vouch(writer: Writer, message: VouchQuestion | VouchAnswer) -> None:
+    for value in message:
+        writer.u64(value)
+
+
 def _write_promise(echo: ReadEcho) -> list[Buffer]:
     return [_U64.pack(echo.promised_ns), *message_codec.encode(echo)]
 
@@ -230,6 +250,29 @@ def _read_request(reader: Reader) -> ControllerRequest:
 def _read_reply(reader: Reader) -> ControllerReply:
     number, error, text = reader.u64(), reader.u16(), reader.text(CONTROLLER_TEXT_BYTES_MAX)
     return ControllerReply(number, error, text, bytes(reader.block(CONTROLLER_BODY_BYTES_MAX)))
+
+
+def _read_life(reader: Reader) -> tuple[Incarnation, Naming]:
+    incarnation, naming = Incarnation(reader.u64()), reader.u8()
+    if naming not in _NAMINGS:
+        raise reader.fail(f"naming {naming} of an incarnation")
+    return incarnation, Naming(naming)
+
+
+def _read_question(reader: Reader) -> IncarnationQuestion:
+    return IncarnationQuestion(*_read_life(reader))
+
+
+def _read_confirmed(reader: Reader) -> IncarnationConfirmed:
+    return IncarnationConfirmed(*_read_life(reader))
+
+
+def _read_vouch_question(reader: Reader) -> VouchQuestion:
+    return VouchQuestion(DirectoryId(reader.u64()), Incarnation(reader.u64()))
+
+
+def _read_vouch_answer(reader: Reader) -> VouchAnswer:
+    return VouchAnswer(*_read_vouch_question(reader), Incarnation(reader.u64()))
 
 
 def _read_promise(view: memoryview) -> ReadEcho:
@@ -315,11 +358,34 @@ PROTOCOL_4: Final = PeerCodec(
 SEALED_FROM: Final = 4
 """An end that speaks this protocol or a later one seals its links (`raftlog.seal`)."""
 
+PROTOCOL_5: Final = PeerCodec(
+    version=5,
+    writers={
+        **PROTOCOL_4.writers,
+        IncarnationQuestion: _fields(9, _write_life),
+        IncarnationConfirmed: _fields(10, _write_life),
+        VouchQuestion: _fields(11, _write_vouch),
+        VouchAnswer: _fields(12, _write_vouch),
+    },
+    readers={
+        **PROTOCOL_4.readers,
+        9: _whole(9, _read_question),
+        10: _whole(10, _read_confirmed),
+        11: _whole(11, _read_vouch_question),
+        12: _whole(12, _read_vouch_answer),
+    },
+)
+"""Both ends say which life of their data directory this is: in the handshake, and by these."""
+
+INCARNATIONS_FROM: Final = 5
+"""Both ends of a link of this protocol or a later one have said their incarnations."""
+
 PROTOCOLS: Final[Mapping[int, PeerCodec]] = {
     1: PROTOCOL_1,
     2: PROTOCOL_2,
     3: PROTOCOL_3,
     4: PROTOCOL_4,
+    5: PROTOCOL_5,
 }
 """By version, without a gap: a link uses one of them from the oldest to the newest."""
 PROTOCOL_MIN: Final = min(PROTOCOLS)

@@ -1,4 +1,4 @@
-"""What brokers say to each other besides Raft's own messages: node heartbeats, controller requests.
+"""Messages between brokers besides Raft's own: node heartbeats, controller requests, incarnations.
 
 All are plain tuples; `peer_codec` gives their bytes. A message belongs to a link session and means
 nothing outside it.
@@ -7,8 +7,9 @@ nothing outside it.
 import enum
 from typing import Final, NamedTuple, final
 
-from raftlog.base.ids import GroupId, ReplicaId, Term
+from raftlog.base.ids import DirectoryId, GroupId, ReplicaId, Term
 from raftlog.base.units import WallMillis
+from raftlog.storage.directories.incarnations import Incarnation
 
 NO_WALL: Final = WallMillis(-1)
 """What a peer of protocol 1 or 2 says of its wall clock: nothing."""
@@ -95,4 +96,59 @@ class ControllerReply(NamedTuple):
     body: bytes
 
 
-BrokerMessage = NodeHeartbeat | NodeHeartbeatReply | ControllerRequest | ControllerReply
+@final
+@enum.unique
+class Naming(enum.IntEnum):
+    """How a peer comes to name a life of our data directory."""
+
+    NAMED = 0
+    """Another voter has named it."""
+    KNOWN = 1
+    """It is the last one that the peer has synced. It says so once in each session, at least."""
+    REPLACED = 2
+    """So it is, and our present one will take its place when we have confirmed it."""
+
+
+@final
+class IncarnationQuestion(NamedTuple):
+    """Is this life on the list of your data directory? 0: I know of none."""
+
+    incarnation: Incarnation
+    naming: Naming
+
+
+@final
+class IncarnationConfirmed(NamedTuple):
+    """It is. There is no answer otherwise: the directory is an old copy, and its broker ends."""
+
+    incarnation: Incarnation
+    naming: Naming
+
+
+@final
+class VouchQuestion(NamedTuple):
+    """Which life of that directory have you synced last? It says to me that it is this one."""
+
+    directory: DirectoryId
+    incarnation: Incarnation
+
+
+@final
+class VouchAnswer(NamedTuple):
+    """The question, and what is known: 0 when it is nothing."""
+
+    directory: DirectoryId
+    incarnation: Incarnation
+    known: Incarnation
+
+
+BrokerMessage = (
+    NodeHeartbeat
+    | NodeHeartbeatReply
+    | ControllerRequest
+    | ControllerReply
+    | IncarnationQuestion
+    | IncarnationConfirmed
+    | VouchQuestion
+    | VouchAnswer
+)

@@ -20,7 +20,7 @@ import trio
 
 from raftlog.base.errors import ConfigError, OperatingError, RaftlogError
 from raftlog.base.ids import ClusterId, DirectoryId, NodeId
-from raftlog.base.ports import Clock, Disk, Tracer
+from raftlog.base.ports import Clock, Disk, Entropy, Tracer
 from raftlog.base.trace import TraceEvent
 from raftlog.base.units import NANOS_PER_SECOND, Instant
 from raftlog.broker.broker import Broker
@@ -46,6 +46,7 @@ from raftlog.runtime.settings.config_file import ServerConfig
 from raftlog.storage.directories.data_dir import (
     DirectoryIdentity,
     DirectoryImage,
+    draw_incarnation,
     format_directory,
     is_formatted,
     open_directory,
@@ -161,7 +162,7 @@ async def serve_on(
         refuse_further(machine.disk, config.data_dir)
         await _format_as_joiner(machine, config, tracer)
     trust = trust_of(config, tracer, sealed=read_identity(machine.disk).sealed)
-    image = _open_image(config, machine.disk)
+    image = _open_image(config, machine.disk, machine.entropy.fork("incarnation"))
     process = _BrokerProcess(machine, config, image, trust, tracer, faults, recordings)
     if control is not None:
         control.attach(process.driver, process.stop)
@@ -237,8 +238,8 @@ async def _ask_for_cluster(
     raise AssertionError("a plain hello is not hung up on as a sealed one")
 
 
-def _open_image(config: ServerConfig, disk: Disk) -> DirectoryImage:
-    image = open_directory(disk, config.broker.lease_ns)
+def _open_image(config: ServerConfig, disk: Disk, entropy: Entropy) -> DirectoryImage:
+    image = open_directory(disk, config.broker.lease_ns, draw_incarnation(entropy))
     if image.identity.node != config.broker.node:
         raise OperatingError(
             f"the data directory belongs to node {image.identity.node}, not {config.broker.node}",
@@ -355,7 +356,9 @@ class _BrokerProcess:
                 links = PeerLinks(
                     driver,
                     self.trust,
-                    _identity(config.broker, identity.cluster, identity.directory, self.image.boot),
+                    _identity(
+                        config.broker, identity.cluster, identity.directory, self.image.boot
+                    )._replace(incarnation=self.image.incarnation),
                     machine.entropy.fork("links"),
                     self.tracer,
                     machine.pool,

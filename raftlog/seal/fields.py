@@ -7,8 +7,9 @@ type is CRITICAL: then it refuses, because the writer says that a link would be 
 
     1   identity: the broker's, as `runtime.handshake` writes it
     2   policy u8: 1 plain links are allowed, 2 seals are required
-    3   reserved: the incarnation of this boot
-    4   reserved: the last incarnation that this end knew of the other's directory
+    3   incarnation u64: of this boot. Which one of the other's this end knows is said by the first
+        message of the session, because a dialler does not know yet which directory will answer
+    4   reserved
 """
 
 import struct
@@ -20,10 +21,11 @@ from raftlog.base.errors import ProtocolError
 
 IDENTITY: Final = 1
 POLICY: Final = 2
+INCARNATION: Final = 3
 CRITICAL: Final = 0x8000
 FIELDS_BYTES_MAX: Final = 4096
 FIELDS_MAX: Final = 64
-KNOWN: Final = (IDENTITY, POLICY)
+KNOWN: Final = (IDENTITY, POLICY, INCARNATION)
 _HEAD: Final = struct.Struct(">HH")
 _ON: Final = "peer handshake"
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import final
 
 from raftlog.base.binary import Buffer
-from raftlog.base.errors import CorruptData, DiskError
+from raftlog.base.errors import CorruptData, DiskError, DiskFull
 from raftlog.base.ports import Disk, DiskFile
 from raftlog.storage.replica import AWAY_SUFFIX, TEMPORARY_SUFFIX
 
@@ -104,3 +104,20 @@ def remove_if_there(disk: Disk, path: str) -> bool:
 def parent_of(path: str) -> str:
     """The directory that holds a name; "" is the data directory itself."""
     return path.rpartition("/")[0]
+
+
+def grown(file: DiskFile, wanted: int, needed: int) -> int:
+    """The size of the file, which is grown when it is less than wanted. Where the disk has no room
+    for that, it stays as it is, if what is needed fits: votes need no new space on a full disk, and
+    the next generation tries again."""
+    size = file.size()
+    if size >= wanted:
+        return size
+    try:
+        file.write_at(size, [bytes(wanted - size)])
+    except DiskFull:
+        file.truncate(size)
+        if size < needed:
+            raise
+        return size
+    return wanted

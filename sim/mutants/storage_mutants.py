@@ -24,6 +24,7 @@ from raftlog.raft import election, following, replication
 from raftlog.raft.state import FOLLOWER
 from raftlog.storage.boot import recovery, walked_log
 from raftlog.storage.boot.recovery import ReplicaState
+from raftlog.storage.directories.incarnations import IncarnationBook
 from raftlog.storage.segments import scrub
 from raftlog.storage.segments.term_table import TermTable
 from raftlog.storage.segments.walk import Walk
@@ -221,7 +222,8 @@ def lost_replica_begins_empty() -> None:
 
 
 def boot_numbers_not_compared() -> None:
-    """28b: an old copy of a directory is welcome."""
+    """28b: an old copy of a directory is welcome: neither its boots nor its lives tell."""
+    IncarnationBook.has = lambda self, incarnation: True  # type: ignore[method-assign]
     real = apply_brokers._register_again
 
     def again(image: Any, known: Any, command: Any) -> Any:
@@ -234,7 +236,9 @@ def boot_numbers_not_compared() -> None:
 
 
 def votes_before_the_image() -> None:
-    """28d: a broker asks for votes and counts them before it has read what it knows of others."""
+    """28d: a broker asks for votes and counts them before it has read what it knows of others,
+    and takes lives that it does not know for its own."""
+    IncarnationBook.has = lambda self, incarnation: True  # type: ignore[method-assign]
     MetadataLog.behind = property(lambda self: False)  # type: ignore[method-assign,assignment]
 
 

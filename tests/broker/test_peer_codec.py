@@ -18,6 +18,8 @@ from raftlog.broker.peer_codec import (
     PROTOCOL_1,
     PROTOCOL_2,
     PROTOCOL_3,
+    PROTOCOL_4,
+    PROTOCOL_5,
     PROTOCOLS,
     common_version,
 )
@@ -25,10 +27,15 @@ from raftlog.broker.peer_messages import (
     NO_WALL,
     ControllerReply,
     ControllerRequest,
+    IncarnationConfirmed,
+    IncarnationQuestion,
+    Naming,
     NodeHeartbeat,
     NodeHeartbeatReply,
     Offer,
     Place,
+    VouchAnswer,
+    VouchQuestion,
 )
 from raftlog.raft import message_codec
 from raftlog.raft.messages import ReadEcho, TimeoutNow, VoteReply
@@ -58,6 +65,14 @@ TIMED = [
 ]
 """Heartbeats that carry the sender's wall clock."""
 PROMISE = ReadEcho(7, rid(1), rid(2), 5, 3, Nanos(500_000_000))
+LIVES = [
+    IncarnationQuestion(2**64 - 1, Naming.REPLACED),
+    IncarnationQuestion(0, Naming.KNOWN),
+    IncarnationConfirmed(77, Naming.NAMED),
+    VouchQuestion(DirectoryId(0xA1), 78),
+    VouchAnswer(DirectoryId(0xA1), 78, 0),
+]
+"""Messages about incarnations."""
 
 
 def wire(messages, codec=PROTOCOL_1) -> bytes:
@@ -75,6 +90,7 @@ def test_golden_bytes(version):
     a file of its own."""
     examples = [*EXAMPLES, [PROMISE], TIMED]
     examples = examples[:-1] if version < 3 else examples
+    examples = [*examples, LIVES] if version >= 5 else examples
     lines = [b"".join(PROTOCOLS[version].encode(messages)).hex() for messages in examples]
     golden = Path(__file__).parent.parent / "golden" / f"peer_messages_{version}.txt"
     assert golden.read_text().splitlines() == lines
@@ -104,6 +120,18 @@ def test_protocol_2_carries_what_echoes_promise(messages):
 def test_protocol_3_carries_wall_clocks():
     assert PROTOCOL_3.decode(wire(TIMED, PROTOCOL_3)) == TIMED
     assert PROTOCOL_3.decode(wire([PROMISE], PROTOCOL_3)) == [PROMISE]
+
+
+def test_protocol_5_carries_incarnations():
+    data = wire(LIVES, PROTOCOL_5)
+    assert PROTOCOL_5.decode(data) == LIVES
+    for size in range(len(data)):
+        with pytest.raises(ProtocolError):
+            PROTOCOL_5.decode(data[:size])
+    with pytest.raises(ProtocolError, match="unknown kind 9 in protocol 4"):
+        PROTOCOL_4.decode(data)
+    with pytest.raises(ProtocolError, match="naming 3"):
+        PROTOCOL_5.decode(wire([IncarnationQuestion(7, 3)], PROTOCOL_5))
 
 
 @pytest.mark.parametrize("older", [PROTOCOL_1, PROTOCOL_2], ids=[1, 2])

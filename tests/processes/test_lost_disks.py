@@ -128,6 +128,41 @@ def test_an_old_copy_of_a_disk_is_noticed(running, tmp_path):
     nothing_lost(cluster, acknowledged)
 
 
+def test_an_old_copy_that_was_started_twice_alone_is_no_majority_with_who_was_away(
+    running, tmp_path
+):
+    """Its boot number is above the one that the other knows: only the life that it has not had
+    tells."""
+    cluster, acknowledged = running
+    wait_in_sync(cluster)
+    cluster.terminate(VICTIM)
+    shutil.copytree(cluster.data_path(VICTIM), tmp_path / "copy")
+    cluster.restart(VICTIM)
+    wait_in_sync(cluster)
+    cluster.kill(2)
+    with Load(cluster.bootstrap_servers, PARTITIONS, "meanwhile") as load:
+        load.wait_for(RECORDS)
+    acknowledged |= load.acknowledged
+    cluster.kill(1)
+    cluster.kill(VICTIM)
+    shutil.rmtree(cluster.data_path(VICTIM))
+    shutil.copytree(tmp_path / "copy", cluster.data_path(VICTIM))
+    for _ in range(2):
+        cluster.start(VICTIM)
+        time.sleep(3)
+        cluster.kill(VICTIM)
+    cluster.start(VICTIM)
+    cluster.start(2)
+    deadline = time.monotonic() + SECONDS
+    while "directory-refused" not in cluster.last_lines(VICTIM):
+        assert time.monotonic() < deadline, cluster.last_lines(VICTIM)
+        time.sleep(0.1)
+    time.sleep(3)
+    assert [group for group in status(cluster, 2)["groups"] if group.get("ready")] == []
+    cluster.start(1)
+    nothing_lost(cluster, acknowledged)
+
+
 def test_two_brokers_with_one_id_are_told(running):
     """A second broker with another's node id and an empty directory gets no place in the
     cluster."""

@@ -11,7 +11,7 @@ import trio
 from raftlog.base import probes
 from raftlog.base.ids import NodeId
 from raftlog.broker.events import LinkDown, LinkUp, PeerMessages, PeerSend
-from raftlog.broker.peer_codec import PROTOCOLS, SEALED_FROM
+from raftlog.broker.peer_codec import PROTOCOL_MAX, PROTOCOLS, SEALED_FROM
 from raftlog.broker.peer_messages import NodeHeartbeatReply
 from tests.runtime.relay import Relay, framed
 from tests.runtime.test_peer_links import End
@@ -241,7 +241,7 @@ async def test_brokers_are_upgraded_one_by_one_and_each_new_pair_is_sealed():
                 for peer, link in end.links._links.items():
                     both_new = node <= new and peer <= new
                     assert (link.agreed.keys is not None) == both_new, (new, node, peer)
-                    assert link.codec.version == (SEALED_FROM if both_new else SEALED_FROM - 1)
+                    assert link.codec.version == (PROTOCOL_MAX if both_new else SEALED_FROM - 1)
                     send(end, peer, 10 * node)
             for node, end in ends.items():
                 await hears(end, {10 * other for other in ends if other != node})

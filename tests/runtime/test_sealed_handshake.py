@@ -13,7 +13,7 @@ from raftlog.runtime.network import handshake
 from raftlog.runtime.network.handshake import PlainPeerError, Trust
 from raftlog.runtime.real_ports import OsEntropy
 from raftlog.seal import handshake as sealing
-from raftlog.seal.fields import FIELDS_BYTES_MAX, IDENTITY, POLICY, write_fields
+from raftlog.seal.fields import FIELDS_BYTES_MAX, IDENTITY, INCARNATION, POLICY, write_fields
 from tests.runtime.memory_stream import memory_pair
 from tests.runtime.test_handshake import CLUSTER, anybody, identity, shake
 
@@ -195,3 +195,20 @@ def test_random_bytes_never_get_in(data, greeted):
 
 def test_trust_is_a_value():
     assert attrs.evolve(REQUIRED, required=False) == ALLOWED
+
+
+@pytest.mark.parametrize(("mine", "theirs"), [(0, 0), (7, 0), (0, 2**64 - 1), (7, 8)])
+async def test_each_end_says_which_life_of_its_directory_it_is(mine, theirs):
+    """An end that has drawn none says none; the field is not in what it says then."""
+    one, two = broker(1)._replace(incarnation=mine), broker(2)._replace(incarnation=theirs)
+    dialled, accepted = await shake(one, two)
+    assert (dialled.peer.incarnation, accepted.peer.incarnation) == (theirs, mine)
+
+
+async def test_a_life_of_another_length_is_refused(monkeypatch):
+    monkeypatch.setattr(handshake, "_said_fields", lambda trust, mine: write_fields(
+        {IDENTITY: handshake.write_identity(mine), POLICY: b"\x01", INCARNATION: b"short"}
+    ))  # fmt: skip
+    _, accepted = await shake(broker(1), broker(2))
+    assert isinstance(accepted, ProtocolError)
+    assert "incarnation of 5 bytes" in str(accepted)

@@ -15,7 +15,7 @@ def test_fields_come_back():
 
 
 def test_what_a_later_release_adds_is_passed_over():
-    said = {IDENTITY: b"broker 1", 3: b"an incarnation", 4: b"", CRITICAL - 1: b"more"}
+    said = {IDENTITY: b"broker 1", 4: b"", 5: b"a name", CRITICAL - 1: b"more"}
     assert read_fields(write_fields(said)) == {IDENTITY: b"broker 1"}
 
 

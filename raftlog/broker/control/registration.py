@@ -162,6 +162,10 @@ class Registration:
         """This boot is over: refused, or without a disk to keep promises on."""
         self.ended = True
 
+    def put_back(self, why: str) -> None:
+        """A peer has shown that this directory is an old copy."""
+        self._refuse(Refusal.ROLLED_BACK, why)
+
     def evicted(self) -> None:
         """The image says that this directory was condemned or replaced."""
         self._refuse(Refusal.CONDEMNED_DIRECTORY, "the cluster goes on without this data directory")

@@ -30,7 +30,7 @@ from raftlog.storage import (
     rounds,
 )
 from raftlog.storage.boot import recovery, walked_log
-from raftlog.storage.directories import data_dir, log_directories, space
+from raftlog.storage.directories import data_dir, incarnations, log_directories, space
 from raftlog.storage.segments import (
     cold,
     jobs,
@@ -47,9 +47,10 @@ from raftlog.storage.segments import (
 
 MODULES: Final[tuple[ModuleType, ...]] = (
     entries, errors, ids, config, events, peer_messages, settings, topic_config_table, messages,
-    batch, control, slices, cold, data_dir, jobs, log_directories, log_end, ops, partition_log,
-    pending, read_plan, recent_window, recovery, replica, rounds, scrub, segment, segment_end,
-    segment_header, space, sparse_index, term_table, time_jobs, time_plan, walk, walked_log,
+    batch, control, slices, cold, data_dir, incarnations, jobs, log_directories, log_end, ops,
+    partition_log, pending, read_plan, recent_window, recovery, replica, rounds, scrub, segment,
+    segment_end, segment_header, space, sparse_index, term_table, time_jobs, time_plan, walk,
+    walked_log,
 )  # fmt: skip
 
 

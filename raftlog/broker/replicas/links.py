@@ -2,7 +2,8 @@
 
 A message counts only over the session of the moment. Raft's messages go to the replica they name,
 if it runs here and the sender is a replica on the data directory at the other end; all else is
-dropped. A partition's group takes terms from known directories only (`known_directories`).
+dropped. A partition's group takes terms from known directories only (`known_directories`), and
+what decides counts once it is known that its sender is no old copy (`incarnations`).
 
 While the image is older than what is known here to be committed, as after a boot that reads slowly,
 an old copy of a peer's disk cannot be told yet. Until then, in the metadata group, nobody's vote
@@ -22,9 +23,14 @@ from raftlog.broker.events import LinkDown, LinkUp, PeerAddress, PeerMessages, U
 from raftlog.broker.peer_messages import (
     ControllerReply,
     ControllerRequest,
+    IncarnationConfirmed,
+    IncarnationQuestion,
     NodeHeartbeat,
     NodeHeartbeatReply,
+    VouchAnswer,
+    VouchQuestion,
 )
+from raftlog.broker.replicas.incarnations import Incarnations
 from raftlog.broker.replicas.known_directories import KnownDirectories
 from raftlog.broker.replicas.multi_raft import MultiRaft
 from raftlog.broker.turn import Turn
@@ -39,7 +45,10 @@ from raftlog.raft.messages import (
     VoteRequest,
 )
 
-_HEARD_ALWAYS: Final = (ControllerRequest, ControllerReply)
+_OF_INCARNATIONS: Final = (IncarnationQuestion, IncarnationConfirmed, VouchQuestion, VouchAnswer)
+_HEARD_ALWAYS: Final = (ControllerRequest, ControllerReply, *_OF_INCARNATIONS)
+"""From refused peers, too. One end may refuse the other for a while that the other does not know
+of: a question that were dropped then would never be asked again in that session."""
 _ELECTING: Final = (PreVoteRequest, PreVoteReply, VoteRequest, VoteReply, TimeoutNow)
 _PROMISING: Final = (AppendReply, ReadEcho, InstallReply)
 _HEARD_LATER: Final = frozenset((*_ELECTING, *_PROMISING))
@@ -81,8 +90,9 @@ class Links:
     gate: Gate
     knowledge: Knowledge
     controller: ControllerLinks
+    incarnations: Incarnations
     refused: dict[NodeId, LinkUp] = attrs.Factory(dict)
-    """Sessions of peers that may not take part: only what they ask of the controller is heard."""
+    """Sessions of peers that may not take part: only what is `_HEARD_ALWAYS` is heard of them."""
     peers: tuple[PeerAddress, ...] = ()
     known: KnownDirectories = attrs.field(init=False)
     _peer_handlers: dict[type, Callable[[LinkUp, Any], None]] = attrs.Factory(dict)
@@ -94,7 +104,12 @@ class Links:
             NodeHeartbeatReply: self._node_heartbeat_reply,
             ControllerRequest: self._controller_request,
             ControllerReply: self._controller_reply,
+            IncarnationQuestion: self.incarnations.question,
+            IncarnationConfirmed: self.incarnations.confirmed,
+            VouchQuestion: self.incarnations.vouch_question,
+            VouchAnswer: self.incarnations.vouch_answer,
         }
+        self.incarnations.deliver = self._deliver_one
 
     # --- sessions ---
 
@@ -105,6 +120,7 @@ class Links:
         if old is not None:
             self.link_down(LinkDown(event.peer, old.session))
         self.turn.sessions[event.peer] = event
+        self.incarnations.link_up(event)
         if self.gate.peer_allowed(event.peer, event.directory, event.boot):
             self._admit(event)
         else:
@@ -116,6 +132,7 @@ class Links:
         self.refused[event.peer] = event
 
     def _admit(self, event: LinkUp) -> None:
+        self.incarnations.admitted(event.peer)
         self.multi.link_up(event.peer, event.session)
         for group, replica in self.turn.replicas.items():
             replica.link_up(event.peer, self.turn.now)
@@ -131,9 +148,11 @@ class Links:
         self.known.forget(event.peer)
         if self.refused.pop(event.peer, None) is None:
             self._part(event.peer)
+        self.incarnations.link_down(event.peer)
         self.controller.link_down(event.peer)
 
     def _part(self, peer: NodeId) -> None:
+        self.incarnations.forget_words(peer)
         self.multi.link_down(peer)
         for group, replica in self.turn.replicas.items():
             replica.link_down(peer, self.turn.now)
@@ -170,7 +189,7 @@ class Links:
         for link in list(self.turn.sessions.values()):
             if link.peer not in self.refused and self.known.named(link):
                 for group, messages in self.known.take(link):
-                    self._deliver(link, {group: messages})
+                    self._deliver_one(link, group, messages)
 
     def addresses_changed(self) -> None:
         """Work out which peers to keep links to, and where: the controllers and every registered
@@ -231,8 +250,11 @@ class Links:
                 messages = [message for message in messages if message.sender[:2] == place]
             if not named:
                 messages = self.known.heard(link, replica, messages)
-            replica.receive(messages, turn.now)
+            replica.receive(self.incarnations.that_count(link, replica, messages), turn.now)
             turn.touched[group] = replica
+
+    def _deliver_one(self, link: LinkUp, group: GroupId, messages: list[Any]) -> None:
+        self._deliver(link, {group: messages})
 
     def _that_count(self, group: GroupId, messages: list[Any]) -> list[Any]:
         """Appends always do: their leader was elected by those who knew. Refusals do: nothing is

@@ -33,8 +33,9 @@ from raftlog.base.probes import probe
 from raftlog.broker.peer_codec import SEALED_FROM, common_version
 from raftlog.runtime.network.streams import ByteStream
 from raftlog.seal import handshake as sealing
-from raftlog.seal.fields import IDENTITY, POLICY, read_fields, write_fields
+from raftlog.seal.fields import IDENTITY, INCARNATION, POLICY, read_fields, write_fields
 from raftlog.seal.handshake import SessionKeys
+from raftlog.storage.directories.incarnations import NONE, Incarnation
 
 MAGIC: Final = b"raftlogP"
 NONCE_BYTES: Final = 32
@@ -42,6 +43,7 @@ PROOF_BYTES: Final = 32
 IDENTITY_BYTES_MAX: Final = 1024
 HANDSHAKE_SECONDS: Final = 5.0
 _SIZE: Final = struct.Struct(">I")
+_LIFE: Final = struct.Struct(">Q")
 _CLUSTER_BYTES: Final = 16
 _ALLOWED: Final = b"\x01"
 _REQUIRED: Final = b"\x02"
@@ -73,6 +75,8 @@ class PeerIdentity(NamedTuple):
     protocol_min: int
     protocol_max: int
     address: str
+    incarnation: Incarnation = NONE
+    """Which life of its data directory it is. Said on sealed links only, by a field of its own."""
 
     @property
     def seals(self) -> bool:
@@ -246,7 +250,10 @@ async def _accept_sealed(
 
 def _said_fields(trust: Trust, mine: PeerIdentity) -> bytes:
     policy = _REQUIRED if trust.required else _ALLOWED
-    return write_fields({IDENTITY: write_identity(mine), POLICY: policy})
+    fields = {IDENTITY: write_identity(mine), POLICY: policy}
+    if mine.incarnation != NONE:
+        fields[INCARNATION] = _LIFE.pack(mine.incarnation)
+    return write_fields(fields)
 
 
 def _read_fields(data: bytes, mine: PeerIdentity) -> tuple[PeerIdentity, bool]:
@@ -257,6 +264,10 @@ def _read_fields(data: bytes, mine: PeerIdentity) -> tuple[PeerIdentity, bool]:
     peer = read_identity(fields[IDENTITY], mine.protocol_max)
     if not peer.seals:
         raise ProtocolError(f"node {peer.node} seals this link and says that it cannot")
+    if INCARNATION in fields:
+        if len(fields[INCARNATION]) != _LIFE.size:
+            raise ProtocolError(f"an incarnation of {len(fields[INCARNATION])} bytes")
+        peer = peer._replace(incarnation=Incarnation(_LIFE.unpack(fields[INCARNATION])[0]))
     return peer, fields[POLICY] == _REQUIRED
 
 

@@ -28,7 +28,7 @@ from raftlog.base.limits import PEER_FRAME_BYTES_MAX
 from raftlog.base.ports import Entropy, Tracer
 from raftlog.base.trace import TraceEvent
 from raftlog.broker.events import LinkDown, LinkUp, PeerAddress, PeerMessages, PeerSend, Unlink
-from raftlog.broker.peer_codec import PROTOCOLS, PeerCodec
+from raftlog.broker.peer_codec import INCARNATIONS_FROM, PROTOCOLS, PeerCodec
 from raftlog.kafka.frames import FrameCutter
 from raftlog.runtime.driver import Driver
 from raftlog.runtime.network import handshake
@@ -38,6 +38,7 @@ from raftlog.runtime.network.sender import Sender
 from raftlog.runtime.network.slabs import NoMemory, SlabPool
 from raftlog.runtime.network.streams import ByteStream, Network
 from raftlog.seal.frames import OVERHEAD_BYTES, Opener, Sealer
+from raftlog.storage.directories.incarnations import NONE
 
 _HEAD: Final = struct.Struct(">II")
 _CRC: Final = struct.Struct(">I")
@@ -299,7 +300,10 @@ class PeerLinks:
         self._links[node] = link
         for key in [key for key in self._last_trouble if key[0] == node]:
             del self._last_trouble[key]
-        self.driver.post(LinkUp(node, agreed.session, agreed.peer.directory, agreed.peer.boot))
+        peer = agreed.peer
+        speaks = agreed.protocol >= INCARNATIONS_FROM
+        life = peer.incarnation if speaks else NONE
+        self.driver.post(LinkUp(node, agreed.session, peer.directory, peer.boot, life))
         try:
             with link.scope:
                 async with trio.open_nursery() as nursery:

@@ -30,8 +30,9 @@ from raftlog.base.entries import (
 from raftlog.base.errors import CorruptData, FutureFormat, OperatingError
 from raftlog.base.ids import BootNumber, ClusterId, DirectoryId, GroupId, NodeId, ReplicaId
 from raftlog.base.limits import STORE_BYTES_INITIAL, VOTERS_MAX
-from raftlog.base.ports import Disk
+from raftlog.base.ports import Disk, Entropy
 from raftlog.base.units import Nanos
+from raftlog.storage.directories.incarnations import NONE, Incarnation, IncarnationBook
 from raftlog.storage.directories.store_file import (
     STORE_FILES,
     StoreFiles,
@@ -85,6 +86,9 @@ class DirectoryImage:
     marks: dict[GroupId, Mark]
     promised_ns: Nanos = Nanos(0)
     lease_ns: Nanos = Nanos(0)
+    incarnation: Incarnation = NONE
+    """The one that this boot drew; NONE when it drew none, and tells peers of none."""
+    incarnations: IncarnationBook = attrs.Factory(IncarnationBook)
 
 
 def is_formatted(disk: Disk) -> bool:
@@ -124,9 +128,12 @@ def format_directory(
     write_whole(disk, FORMAT_FILE, _format_bytes(identity))
 
 
-def open_directory(disk: Disk, lease_ns: Nanos = Nanos(0)) -> DirectoryImage:
+def open_directory(
+    disk: Disk, lease_ns: Nanos = Nanos(0), incarnation: Incarnation = NONE
+) -> DirectoryImage:
     """Begin a boot: read everything, raise the boot number, durably. The voters of this boot will
-    promise for `lease_ns`, and a later boot must know that (raftlog.raft.lease).
+    promise for `lease_ns`, and a later boot must know that (raftlog.raft.lease). So must it know
+    the `incarnation` of this boot, before any peer hears of it (`incarnations`).
 
     What a killed process wrote and did not sync is read back from the kernel's memory like all
     else, and the replicas of this boot will promise it: so it is made durable first.
@@ -147,9 +154,16 @@ def open_directory(disk: Disk, lease_ns: Nanos = Nanos(0)) -> DirectoryImage:
         boot = BootNumber(store.state.boot + 1)
         store.append([boot_record(boot)])
         store.sync()
+        if incarnation != NONE:
+            store.begin_life(incarnation)
     finally:
         store.close()
-    return attrs.evolve(_image(identity, store.state), lease_ns=lease_ns)
+    return attrs.evolve(_image(identity, store.state), lease_ns=lease_ns, incarnation=incarnation)
+
+
+def draw_incarnation(entropy: Entropy) -> Incarnation:
+    """A random number of 64 bits, and not 0."""
+    return Incarnation(int.from_bytes(entropy.bytes(8), "big") or 1)
 
 
 def peek_directory(disk: Disk) -> DirectoryImage:
@@ -166,6 +180,7 @@ def _image(identity: DirectoryIdentity, state: StoreState) -> DirectoryImage:
         hard_states=dict(state.hard_states),
         marks=dict(state.marks),
         promised_ns=state.promised_ns,
+        incarnations=state.incarnations.copy(),
     )
 
 

@@ -32,6 +32,7 @@ class StoreImage:
 
     * `registrations`, `hard_states`, `marks`: as of the last call, durable or not; who needs to
       know that they are durable waits for the round that carried the record.
+    * `incarnation`: of this boot; `incarnations`: the list of them, and what is known of others.
     * `deadline`: when a turn must take pending marks, or say that earlier promises are over; NEVER
       when neither is pending.
     """
@@ -44,6 +45,8 @@ class StoreImage:
         "_promises_end",
         "deadline",
         "hard_states",
+        "incarnation",
+        "incarnations",
         "marks",
         "registrations",
     )
@@ -52,6 +55,8 @@ class StoreImage:
         self.registrations: dict[GroupId, Registration] = dict(image.registrations)
         self.hard_states: dict[GroupId, HardState] = dict(image.hard_states)
         self.marks: dict[GroupId, Mark] = dict(image.marks)
+        self.incarnation = image.incarnation
+        self.incarnations = image.incarnations.copy()
         self.deadline = NEVER
         self._dirty: dict[GroupId, Mark] = {}
         self._mark_delay_ns = mark_delay_ns

@@ -20,7 +20,8 @@ lost. Sectors of 512 bytes (big-endian):
               .. checksum: CRC-32C of all before, u32, zeros up to a whole sector
 
 Numbers rise by one from frame to frame, across generations too. The version, and the oldest reader,
-of a generation is 1, or 2 when its image holds a promise, which version 1 does not know.
+of a generation is 1, or 2 when its image holds a promise, which version 1 does not know, or 3 when
+it holds incarnations.
 """
 
 import struct
@@ -29,7 +30,7 @@ from typing import Final, NamedTuple, final
 
 from raftlog.base.binary import Reader, Writer
 from raftlog.base.checksum import crc32c
-from raftlog.base.errors import CorruptData, DiskFull, FutureFormat
+from raftlog.base.errors import CorruptData, FutureFormat
 from raftlog.base.ids import ClusterId, DirectoryId, NodeId
 from raftlog.base.limits import (
     STORE_BYTES_INITIAL,
@@ -39,11 +40,12 @@ from raftlog.base.limits import (
 from raftlog.base.ports import Disk, DiskFile
 from raftlog.base.probes import probe
 from raftlog.base.units import KIB, Nanos
+from raftlog.storage.directories.incarnations import Incarnation
 from raftlog.storage.directories.store_records import StoreState
-from raftlog.storage.files import opened, read_whole
+from raftlog.storage.files import grown, opened, read_whole
 
 STORE_FILES: Final = ("store-0", "store-1")
-VERSION: Final = 2
+VERSION: Final = 3
 _VERSIONS: Final = range(1, VERSION + 1)
 SECTOR: Final = 512
 _MAGIC: Final = b"rlstore\x00"
@@ -161,6 +163,17 @@ class StoreFiles:
             self.begin_generation()
             self.sync()
 
+    def begin_life(self, incarnation: Incarnation) -> None:
+        """Put the incarnation of this boot on the list, durably. The first one begins a generation,
+        because an older release must not read it as damage."""
+        first = self.state.incarnations.empty
+        record = self.state.incarnations.begin(incarnation)
+        if first:
+            self.begin_generation()
+        else:
+            self.append([record])
+        self.sync()
+
     def append(self, records: list[bytes]) -> None:
         """Write one frame, or a new generation when it does not fit. Durable after `sync`, which
         comes before the next call: only one frame may be unsynced."""
@@ -184,7 +197,7 @@ class StoreFiles:
         image, frame = _image_bytes(self._owner, self._generation + 1, self._number + 1, self.state)
         room = len(image) + _ROOM_IMAGES * 2 * len(frame)
         wanted = max(room, *(each.size() for each in self._files))
-        end = _grown(self._files[slot], wanted, len(image))
+        end = grown(self._files[slot], wanted, len(image))
         self._files[slot].write_at(0, [image])
         self._slot, self._generation = slot, self._generation + 1
         self._number += 1
@@ -199,23 +212,6 @@ class StoreFiles:
     def close(self) -> None:
         for file in self._files:
             file.close()
-
-
-def _grown(file: DiskFile, wanted: int, needed: int) -> int:
-    """The size of the file, which is grown when it is less than wanted. Where the disk has no room
-    for that, it stays as it is, if what is needed fits: votes need no new space on a full disk, and
-    the next generation tries again."""
-    size = file.size()
-    if size >= wanted:
-        return size
-    try:
-        file.write_at(size, [bytes(wanted - size)])
-    except DiskFull:
-        file.truncate(size)
-        if size < needed:
-            raise
-        return size
-    return wanted
 
 
 def read_store(disk: Disk, owner: StoreOwner) -> StoreState:
@@ -454,6 +450,8 @@ def _image_bytes(
 ) -> tuple[bytes, bytes]:
     """A generation as it begins, and its image frame."""
     version = 2 if state.promised_ns else 1
+    if not state.incarnations.empty:
+        version = 3
     content = _header_content(version, owner, generation, number)
     checksum = crc32c(content)
     header = content + checksum.to_bytes(4, "big")

@@ -10,6 +10,7 @@ A record is a kind byte and a body (big-endian); unknown kinds are refused:
                         chain u64, commit hint u64
     6 promise           u64 nanoseconds: how long voters here may promise to elect nobody else; 0
                         to begin with. Known from version 2 of the store's files on
+    7, 8, 9             incarnations (`incarnations`). Known from version 3 on
 """
 
 import struct
@@ -24,6 +25,8 @@ from raftlog.base.errors import CorruptData
 from raftlog.base.ids import BootNumber, Chain, GroupId, RaftIndex, Term
 from raftlog.base.limits import REPLICA_PATH_BYTES_MAX
 from raftlog.base.units import Nanos
+from raftlog.storage.directories import incarnations
+from raftlog.storage.directories.incarnations import IncarnationBook
 from raftlog.storage.replica import Mark, Registration
 
 _BOOT: Final = 1
@@ -82,6 +85,7 @@ class StoreState:
     hard_states: dict[GroupId, HardState] = attrs.Factory(dict)
     marks: dict[GroupId, Mark] = attrs.Factory(dict)
     promised_ns: Nanos = Nanos(0)
+    incarnations: IncarnationBook = attrs.Factory(IncarnationBook)
 
     def apply(self, record: Buffer, on: str) -> None:
         """Take one record into account. Raises `CorruptData` when it says what no release wrote."""
@@ -99,6 +103,8 @@ class StoreState:
             self._apply_boot(reader)
         elif kind == _PROMISE:
             self.promised_ns = Nanos(reader.u64())
+        elif kind in (incarnations.OWN, incarnations.KNOWN, incarnations.HELD):
+            self.incarnations.read(kind, reader)
         else:
             raise reader.fail(f"store record of unknown kind {kind}")
         reader.end()
@@ -108,6 +114,7 @@ class StoreState:
         yield boot_record(self.boot)
         if self.promised_ns:
             yield promise_record(self.promised_ns)
+        yield from self.incarnations.records()
         for group, registration in self.registrations.items():
             yield register_record(group, registration)
         for group, hard_state in self.hard_states.items():

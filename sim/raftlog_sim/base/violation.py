@@ -30,6 +30,8 @@ NAMES: Final = (
     "membership-reported",
     "deleted-stays-deleted",
     "condemned-rightly",
+    "put-back-rightly",
+    "counted-once-known",
     "producer-ids-unique",
     "boot-numbers",
     "equal-files",

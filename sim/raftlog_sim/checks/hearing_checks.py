@@ -15,6 +15,7 @@ from raftlog.base.ids import GroupId, ReplicaId
 from raftlog.broker.events import Effects, Event, LinkUp, PeerMessages
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import Append, TimeoutNow
+from raftlog_sim.checks.incarnation_checks import IncarnationChecks
 from raftlog_sim.checks.pace_checks import PaceChecks
 from raftlog_sim.facts.outline import Outline
 
@@ -45,6 +46,7 @@ class HearingChecks:
     told: dict[Key, int] = attrs.Factory(dict)
     urged: dict[Key, None] = attrs.Factory(dict)
     paces: PaceChecks = attrs.Factory(PaceChecks)
+    lives: IncarnationChecks = attrs.Factory(IncarnationChecks)
 
     def campaigned(self, node: "Node", replica: PartitionReplica, before: Outline) -> str:
         """What is wrong with an election that a replica begins in this turn."""
@@ -70,7 +72,7 @@ class HearingChecks:
         self, node: "Node", events: Sequence[Event], effects: Effects
     ) -> Iterator[tuple[str, str]]:
         """Note what replicas of the node heard, and what its leaders told others; what is wrong
-        with the pace of what they sent."""
+        with the pace of what they sent, and with what counted of what they heard."""
         context = node.broker.context
         for send in effects.sends:
             for message in send.messages:
@@ -91,7 +93,8 @@ class HearingChecks:
                 self.heard[message.group, message.to] = _Heard(
                     message.sender, message.term, context.now, node.boots, session
                 )
-        return self.paces.after_turn(node, effects)
+        yield from self.paces.after_turn(node, effects)
+        yield from self.lives.after_turn(node, events)
 
     def _tells(self, leader: PartitionReplica | None, message: TimeoutNow) -> None:
         """A leader begins a transfer to one replica, or hands over to one and leads no more."""

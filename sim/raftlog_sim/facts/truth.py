@@ -9,13 +9,22 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from raftlog.base.binary import Buffer
 from raftlog.base.entries import HardState
 from raftlog.base.errors import CorruptData, DiskError, RaftlogError
-from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId, RaftIndex, ReplicaId, Term
+from raftlog.base.ids import (
+    METADATA_GROUP,
+    DirectoryId,
+    GroupId,
+    NodeId,
+    RaftIndex,
+    ReplicaId,
+    Term,
+)
 from raftlog.base.limits import SEGMENT_HEADER_BYTES
 from raftlog.metadata.image import EMPTY_IMAGE
 from raftlog.metadata.rules.apply import apply
 from raftlog.partition.replica import PartitionReplica
 from raftlog.records.record import records_of
 from raftlog.storage.directories.data_dir import FORMAT_FILE, peek_directory, read_identity
+from raftlog.storage.directories.incarnations import Incarnation
 from raftlog.storage.directories.store_file import STORE_FILES, StoreReader
 from raftlog.storage.files import opened
 from raftlog.storage.inspect import inspect_directory
@@ -108,6 +117,14 @@ def stored_mark(node: "Node", group: GroupId) -> Mark | None:
     """The durable mark of the group's log; None where there is none, or none can be read."""
     store = _store(node)
     return None if store is None else store.marks.get(group)
+
+
+def stored_incarnation(node: "Node", directory: DirectoryId) -> Incarnation | None:
+    """The last life of another directory that the node's disk knows of; None where there is none,
+    or none can be read."""
+    store = _store(node)
+    known = None if store is None else store.incarnations.known.get(directory)
+    return None if known is None else known.incarnation
 
 
 def identity(node: "Node") -> "DirectoryIdentity | None":
@@ -246,4 +263,8 @@ def is_heard(node: "Node", peer: NodeId) -> bool:
     if other is None or not other.up:
         return False
     links = other.broker.links
-    return node.number in links.turn.sessions and node.number not in links.refused
+    if node.number not in links.turn.sessions or node.number in links.refused:
+        return False
+    # Nor is it one to who has not synced its life yet: nothing that it says counts there.
+    met = links.incarnations.met(node.number)
+    return met is None or (met.synced and met.heard)

@@ -10,6 +10,7 @@
     write goes astray                where the mark speaks of what it should have written: damage
     index files: anything            they are rebuilt: anywhere, any time
     directory wiped, replica lost    its promises are gone, its id never speaks again: damage
+    directory put back, old copy     others have synced a later life of it, and tell: damage
     lying sync, rot of a majority    never here: no protocol survives it
 
 Damage is rationed: a node may be damaged only if in every group that it is a voter of, those ever
@@ -32,11 +33,14 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from raftlog.base.ids import NodeId
+from raftlog.base.ids import DirectoryId, NodeId
+from raftlog.storage.directories.incarnations import IncarnationBook
+from raftlog_sim.facts import truth
 from raftlog_sim.facts.convergence import is_core, voter_sets
 from raftlog_sim.schedules.schedule import Step
 
 if TYPE_CHECKING:
+    from raftlog_sim.world.node import Node
     from raftlog_sim.world.world import World
 
 
@@ -97,6 +101,29 @@ class Atlas:
         whole = {number for number in core if number not in self.damaged}
         enough = all(len(whole & set(voters)) > len(voters) // 2 for voters in self.asked)
         return enough and is_core(self.world, core, self.damaged)
+
+    def tells(self, number: NodeId, directory: DirectoryId, copy: IncarnationBook) -> bool:
+        """Whether an old copy of this node's directory may be put back. In each group, every
+        majority that holds it must hold a witness: a voter that is not put back, and has synced a
+        life of the directory which the copy has not had."""
+        others = [node for node in self.world.nodes.values() if node.number != number]
+        witnesses = [
+            node.number
+            for node in others
+            if not node.rolled_back and _met_later(node, directory, copy)
+        ]
+        self.voters.update(dict.fromkeys(voter_sets(self.world)))
+        for voters in (*self.voters, *self.planned, *self.asked):
+            strangers = [each for each in voters if each != number and each not in witnesses]
+            if number in voters and len(strangers) >= len(voters) // 2:
+                return False
+        return True
+
+
+def _met_later(other: "Node", directory: DirectoryId, copy: IncarnationBook) -> bool:
+    """Whether the disk of a node, as a power loss would leave it, knows such a life."""
+    known = truth.stored_incarnation(other, directory)
+    return known is not None and known not in copy.own
 
 
 def planned_places(steps: Iterable[Step]) -> tuple[tuple[NodeId, ...], ...]:

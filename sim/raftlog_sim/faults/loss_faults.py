@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 from raftlog.base.errors import CorruptData
 from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId
+from raftlog.base.probes import probe
 from raftlog.base.units import millis
 from raftlog.storage.directories.data_dir import (
     DirectoryIdentity,
     DirectoryImage,
+    draw_incarnation,
+    open_directory,
     peek_directory,
     read_identity,
 )
 from raftlog_sim.facts.targets import group_of
-from raftlog_sim.facts.truth import image_at_boot
 from raftlog_sim.faults.process_faults import restart_later
 from raftlog_sim.schedules.schedule import Step
 from raftlog_sim.workloads.workload import TOPIC
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 _OLD_DISK_WAITS_NS: Final = millis(6_000)
 _OLD_DISK_LOOKS_NS: Final = millis(20)
+_BOOTS_ALONE_MAX: Final = 3
 
 
 def _wipe(nemesis: "Nemesis", step: Step) -> bool:
@@ -63,14 +66,10 @@ def _image(nemesis: "Nemesis", step: Step) -> bool:
 
 
 def _old_disk(nemesis: "Nemesis", step: Step) -> bool:
-    """The machine comes back with the copy that was put aside, now or as soon as it may. It has
-    lived twice since, and every node knows by the metadata of a boot with a higher number than its
-    next one will have: a copy of the same life cannot be told from a crash that lost what was not
-    synced, and lives in which it could not register are known to nobody, though it voted in them
-    (seed 454): a disk that was put back is refused, and is not put back once more (seed 200285).
-    Controllers must know it for good: one that was away meanwhile, or that would have forgotten it
-    after a power loss, makes a majority with the copy, and no two disks of three tell what they
-    acknowledged (seed 421440)."""
+    """The machine comes back with the copy that was put aside, now or as soon as it may: after one
+    later life, once those have synced it without whom no majority that holds the copy decides
+    (`Atlas.tells`). The copy boots up to three times alone before, so that its boot number may be
+    any. It is put back once in a run (seed 200285)."""
     end = nemesis.world.now + _OLD_DISK_WAITS_NS
     put_back = [_put_back(nemesis, step, node, end) for node in nemesis.nodes(step, "node")]
     return any(put_back)
@@ -92,6 +91,7 @@ def _put_back(nemesis: "Nemesis", step: Step, node: Node, end: int) -> bool:
     del nemesis.images[node.number]
     node.stop_process()
     restart_later(nemesis, step, node)
+    _boot_alone(node, image)
     node.disk, node.looked_up, node.rolled_back = image, None, True
     return True
 
@@ -102,35 +102,19 @@ def _put_back_late(nemesis: "Nemesis", step: Step, node: Node, end: int) -> None
 
 
 def _is_told(nemesis: "Nemesis", node: Node, image: SimulatedDisk) -> bool:
-    """Whether everybody can tell that it is an old copy. In drawn runs the copy itself may be
-    killed and boot again before anybody hears of it, which a controller that was down cannot tell
-    from a life that it knows (seed 5400005): there it takes two lives more."""
-    lives = 4 if nemesis.workload.options.fault_gaps_ms else 2
-    if not node.up or node.boots < nemesis.imaged_in[node.number] + lives:
+    """Whether the copy has missed a life of its node that enough others know of."""
+    if not node.up or node.boots <= nemesis.imaged_in[node.number]:
         return False
-    known = peek_directory(image.durable_copy()).boot + lives
-    if not all(_registered_boot(other, node) >= known for other in node.world.running()):
-        return False
-    return all(_boot_on_disk(other, node) >= known for other in _other_controllers(node))
+    copy = peek_directory(image.durable_copy())
+    return nemesis.atlas.tells(node.number, copy.identity.directory, copy.incarnations)
 
 
-def _registered_boot(witness: Node, node: Node) -> int:
-    """The boot of a node that another one knows of."""
-    broker = witness.broker.context.image.brokers.get(node.number)
-    return 0 if broker is None else broker.boot
-
-
-def _other_controllers(node: Node) -> list[Node]:
-    numbers = dict.fromkeys(address.node for address in node.config.controllers)
-    for witness in node.world.running():
-        numbers |= dict.fromkeys(each.node for each in witness.broker.context.image.controllers)
-    return [node.world.nodes[number] for number in numbers if number != node.number]
-
-
-def _boot_on_disk(witness: Node, node: Node) -> int:
-    """The boot of a node that another one would know of after a power loss."""
-    broker = image_at_boot(witness).brokers.get(node.number)
-    return 0 if broker is None else broker.boot
+def _boot_alone(node: Node, image: SimulatedDisk) -> None:
+    """Some boots of the copy that end before they meet anybody."""
+    draws = node.world.stream(f"old-disk/{node.number}/{node.boots}")
+    for _ in range(draws.below(_BOOTS_ALONE_MAX + 1)):
+        probe("old-copy-booted-alone")
+        open_directory(image, node.config.lease_ns, draw_incarnation(draws))
 
 
 def empty_disk(node: Node, cluster: object) -> SimulatedDisk:

@@ -184,7 +184,7 @@ KINDS: Final = {
     ),
     "old-disk": Kind(
         (("node", "nodes"),), True, "nemesis",
-        "a machine comes back with the copy of its disk from two boots ago; within the atlas",
+        "a machine comes back with the copy of its disk from an earlier boot; within the atlas",
     ),
     "stop": Kind(
         (("node", "nodes"),), True, "nemesis", "a broker stops gracefully: leadership goes first",

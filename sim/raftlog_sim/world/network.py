@@ -29,8 +29,9 @@ from raftlog.base.ids import NodeId, SessionId
 from raftlog.base.units import NANOS_PER_MICRO, millis
 from raftlog.broker import peer_codec
 from raftlog.broker.events import LinkDown, LinkUp, PeerMessages
-from raftlog.broker.peer_codec import PeerCodec
+from raftlog.broker.peer_codec import INCARNATIONS_FROM, PeerCodec
 from raftlog.raft.messages import Append
+from raftlog.storage.directories.incarnations import NONE
 from raftlog_sim.base.streams import Stream
 from raftlog_sim.base.violation import Violation
 from raftlog_sim.world.carried import Carried
@@ -163,8 +164,8 @@ class Network:
         session = SessionId(self._sessions)
         self.links[pair] = Link(session, self._codecs(one, other))
         self._close_half_open(pair)
-        one.deliver(LinkUp(other.number, session, other.directory, other.boot))
-        other.deliver(LinkUp(one.number, session, one.directory, one.boot))
+        one.deliver(_link_up(other, one, session))
+        other.deliver(_link_up(one, other, session))
 
     def _codecs(self, one: "Node", other: "Node") -> dict[NodeId, tuple[PeerCodec, PeerCodec]]:
         """What the handshake fixes: each end reckons for itself what it writes and reads."""
@@ -420,6 +421,13 @@ def _spoken(mine: "Node", theirs: "Node") -> PeerCodec:
     version = peer_codec.common_version(release.protocols, theirs.config.release.protocols)
     assert version is not None, (mine.release, theirs.release)
     return release.codecs[version]
+
+
+def _link_up(peer: "Node", told: "Node", session: SessionId) -> LinkUp:
+    """What one end hears of the other, as a handshake says it."""
+    newest = min(end.config.release.protocols[1] for end in (peer, told))
+    life = peer.broker.volume.store.incarnation if newest >= INCARNATIONS_FROM else NONE
+    return LinkUp(peer.number, session, peer.directory, peer.boot, life)
 
 
 def _key(one: NodeId, other: NodeId) -> PairKey:

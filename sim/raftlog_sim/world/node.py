@@ -17,7 +17,7 @@ from raftlog.broker import events as e
 from raftlog.broker.broker import Broker
 from raftlog.broker.config import BrokerConfig
 from raftlog.broker.turn_queue import perform
-from raftlog.storage.directories.data_dir import DirectoryImage, open_directory
+from raftlog.storage.directories.data_dir import DirectoryImage, draw_incarnation, open_directory
 from raftlog.storage.directories.store_file import StoreReader
 from raftlog.storage.directories.store_records import StoreState
 from raftlog.storage.write_round import DirectoryWriter
@@ -158,7 +158,8 @@ class Node:
         """None when the machine or its disk failed meanwhile: whoever looks after the process
         starts it again."""
         try:
-            image = open_directory(self.disk, self.config.lease_ns)
+            stream = self.world.stream(f"node/{self.number}/incarnation/{self.boots}")
+            image = open_directory(self.disk, self.config.lease_ns, draw_incarnation(stream))
             disks = open_disks(self, image)
             self.files = disks.files
             return image, DirectoryWriter(disks.files, further=disks.further), disks

@@ -26,7 +26,7 @@ import attrs
 from raftlog.base.checksum import crc32c
 from raftlog.base.ids import NodeId, SessionId
 from raftlog.broker.events import Effects, Event, PeerMessages
-from raftlog.broker.peer_codec import PROTOCOL_4
+from raftlog.broker.peer_codec import PROTOCOL_MAX, PROTOCOLS
 from raftlog_sim.base.streams import Stream
 from raftlog_sim.base.violation import Violation
 
@@ -159,4 +159,4 @@ class LinkChecks:
 
 
 def _digest(message: Any) -> int:
-    return crc32c(b"".join(PROTOCOL_4.encode([message])))
+    return crc32c(b"".join(PROTOCOLS[PROTOCOL_MAX].encode([message])))

@@ -59,10 +59,18 @@ def other_leads(cluster, number, than):
 
 
 def all_in_sync(cluster, number):
+    """The leader says so itself: right after a restart, images may still tell of before."""
     told = list(images(cluster, number))
-    return all(len(each.in_sync) == 3 and each == told[0] for each in told) and other_leads(
-        cluster, number, None
+    return (
+        all(len(each.in_sync) == 3 and each == told[0] for each in told)
+        and other_leads(cluster, number, None)
+        and len(in_sync_at_the_leader(cluster, number)) == 3
     )
+
+
+def in_sync_at_the_leader(cluster, number):
+    node = cluster.leader("orders", number)
+    return node.broker.context.router.replica("orders", number).in_sync
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])

@@ -82,7 +82,7 @@ def test_a_line_without_sense_is_refused(debugger, words):
 
 
 def test_what_happens_next_is_in_order(debugger):
-    debugger.next(50)
+    debugger.next(70)
     times = [float(line.split()[0]) for line in debugger.queue(8)]
     assert times == sorted(times)
     assert len(times) == 8

@@ -188,7 +188,7 @@ OPTIONS = SimOptions(seed=3, sync_us=1_200, safety_ms=1_500)
 def test_power_waits_for_the_next_write(node):
     """It found something that was written and not synced on every machine that it was for, but
     for those that had nothing to write then."""
-    fault = step(601, "power-in-write", 300, node=node, keep="some")
+    fault = step(602, "power-in-write", 300, node=node, keep="some")
     result = simulate(Schedule(OPTIONS, (*WRITES, fault)))
     assert result.failure == ""
     assert result.faults == {"power-in-write": 1}
