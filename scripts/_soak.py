@@ -25,9 +25,9 @@ PROFILES = ("swarm", "wide", "trio", "varied", "groups")
 """What batches of seeds draw, one after another: each finds what the others do not play."""
 COMPILED_PROFILES = ("swarm", "wide", "groups")
 PARTS = ("seeds", "examples", "power", "crashes")
-NAMED_PARTS = ("fresh", "strangers", "blackbox", "wheels")
+NAMED_PARTS = ("fresh", "strangers", "blackbox", "wheels", "mutation")
 """Parts that run only when they are named: one round takes an hour, or all of the time."""
-ONCE = ("strangers", "blackbox", "wheels")
+ONCE = ("strangers", "blackbox", "wheels", "mutation")
 """Parts that have nothing to find by a second round."""
 SKIPPED = 3
 """The exit code of a part that could not run whole, though nothing failed."""
@@ -40,6 +40,8 @@ RUN_SECONDS = 60
 """Faults of one black-box run."""
 LAST_RUN_SECONDS = 300
 """Enough for the last one to heal, to be read back and to be judged."""
+LAST_MUTANT_SECONDS = 300
+"""Enough for the last mutants to be judged by their tests."""
 INTERRUPTED = 130
 USAGE = 64
 
@@ -160,6 +162,8 @@ class Soak:
             return ["scripts/wheels", "--try"]
         if part == "strangers":
             return self.strangers()
+        if part == "mutation":
+            return self.mutation()
         if part == "blackbox":
             return self.blackbox()
         pytest = [sys.executable, "-m", "pytest", "-q", "-x", "--timeout", "1800"]
@@ -177,6 +181,12 @@ class Soak:
         for name, folder in given.items():
             command += [name, str(folder)] if folder else []
         return command
+
+    def mutation(self):
+        """Mutants made by a program, for all of the time that is left; a later run goes on."""
+        minutes = max(1.0, (self.left - LAST_MUTANT_SECONDS) / 60)
+        command = [sys.executable, "scripts/_mutation.py", "--jobs", str(self.options.jobs)]
+        return [*command, "--minutes", f"{minutes:.1f}"]
 
     def blackbox(self):
         """The matrix of workloads and nemeses, for all of the time that is left; it ends by itself

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 
 from tests.tidy.tree import SourceFile, files_below, planted, text_of
 
-OURS = {"raftlog", "raftlog_sim", "jepsen_style_tests", "tests", "scripts", "outsiders"}
+OURS = {"mutation", "raftlog", "raftlog_sim", "jepsen_style_tests", "tests", "scripts", "outsiders"}
 PROJECT = tomllib.loads(text_of("pyproject.toml") or "")["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 # Where an extra's libraries may be imported in the product.

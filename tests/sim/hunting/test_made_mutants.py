@@ -1,0 +1,92 @@
+"""Mutants made by a program: their changes, the lines that stay, and that an import sees them."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from scripts.mutation.mutants import mutants_of
+from tests.tidy.tree import ROOT
+
+SOURCE = '''
+LIMIT = 3
+
+
+def chosen(values: list[int], least: int = 0) -> int:
+    """Add up."""
+    assert least < 7, "small"
+    probe("chosen")
+    total = 0
+    for value in values:
+        if value > least and not value == 5:
+            total += value * (least + 2)
+    if total is None:
+        raise ValueError("never 1")
+    values.clear()
+    return max(total, 1)
+'''
+
+
+@pytest.fixture
+def made(tmp_path):
+    (tmp_path / "sums.py").write_text(SOURCE)
+    return mutants_of(tmp_path, "sums.py")
+
+
+def test_each_place_is_changed_once(made):
+    assert Counter(mutant.kind for mutant in made) == {
+        "number": 4,
+        "never": 2,
+        "always": 2,
+        "comparison": 3,
+        "boolean": 1,
+        "not": 1,
+        "left-out": 2,
+        "arithmetic": 2,
+        "swapped": 1,
+    }
+
+
+def test_a_mutant_changes_its_statement_and_nothing_else(made):
+    before = SOURCE.splitlines()
+    for mutant in made:
+        after = mutant.applied(SOURCE).splitlines()
+        changed = [n for n, (a, b) in enumerate(zip(before, after, strict=True), 1) if a != b]
+        assert len(changed) == 1, mutant
+        assert mutant.first <= changed[0] <= mutant.last, mutant
+        line = before[changed[0] - 1]
+        assert not any(word in line for word in ("assert", "probe", "raise", "LIMIT", "def ")), line
+
+
+def test_parentheses_stay_where_they_are(made):
+    lines = {mutant.applied(SOURCE).splitlines()[mutant.first - 1].strip() for mutant in made}
+    assert "total += value // (least + 2)" in lines
+    assert "total += value * (least - 2)" in lines
+    assert "if value > least or not value == 5:" in lines
+    assert "if value > least and bool(value == 5):" in lines
+
+
+@pytest.mark.slow
+def test_a_process_imports_the_mutant_and_the_sample_can_be_drawn(tmp_path):
+    path = "raftlog/raft/quorum.py"
+    source = (ROOT / path).read_text()
+    told = tmp_path / "mutant.json"
+    told.write_text(
+        json.dumps({"module": "raftlog.raft.quorum", "path": path, "source": source + "MARK = 7\n"})
+    )
+    program = "import mutation.hook; from raftlog.raft import quorum; print(quorum.MARK)"
+    environment = {"RAFTLOG_MUTANT": str(told), "PYTHONPATH": f"{ROOT / 'scripts'}:{ROOT}"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "7"
+    told = subprocess.run(
+        [sys.executable, Path(ROOT, "scripts/_mutation.py"), "--tell", "--state", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout == "nothing is judged yet\n"
