@@ -1,5 +1,5 @@
-"""What `scripts/soak mutation` runs: a random sample of small changes to consensus, partitions and
-storage, hunted by the tests that run the changed line, and then by seeds of the simulator.
+"""The work of `scripts/soak mutation`: a random sample of small changes to consensus, partitions
+and storage, hunted by the tests that run the changed line, and then by seeds of the simulator.
 
     python scripts/_mutation.py --minutes 60                hunt; a later run goes on
     python scripts/_mutation.py --minutes 60 --sample 400   so many in all
@@ -84,7 +84,7 @@ def _places(folder: str) -> list[Mutant]:
 
 
 class State:
-    """What is known, in a folder: `results.jsonl` and the lines that tests run."""
+    """All that is known, in a folder: `results.jsonl` and the lines that tests run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -186,7 +186,7 @@ def hunt(drawn, lines, state: State, options) -> None:
 
 
 def judged(mutant: Mutant, tests: list[str], folder: Path) -> tuple[str, str]:
-    """What came of a mutant, and the test or the seeds that caught it."""
+    """The fate of a mutant, and the test or the seeds that caught it."""
     source = (ROOT / mutant.path).read_text()
     module = mutant.path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
     told = folder / f"mutant-{key_of(mutant)}.json"

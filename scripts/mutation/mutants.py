@@ -43,7 +43,7 @@ class Mutant(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What stands for the mutant in results: file, line, and the change."""
+        """The name of the mutant in results: file, line, and the change."""
         return f"{self.path}:{self.first}:{self.kind}:{self.start}"
 
     def applied(self, source: str) -> str:
