@@ -41,7 +41,10 @@ def kafka_apis():
     return _page(
         "Kafka APIs",
         [
-            "What ApiVersions advertises, and from which version on a request is accepted.",
+            "The versions that ApiVersions advertises, and from which version on a request is "
+            "accepted.",
+            "",
+            "Ring 1: data path, groups, idempotence. Ring 2: administration. Ring 3: transactions.",
             "",
             versions.docs_table().rstrip(),
         ],

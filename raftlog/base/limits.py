@@ -11,7 +11,7 @@ from raftlog.base.units import KIB, MIB
 # --- numbers --------------------------------------------------------------------------------------
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
-"""What Kafka's number fields hold at most."""
+"""The most that Kafka's number fields hold."""
 RECORD_TIMESTAMP_MS_MAX: Final = INT64_MAX // 1000
 """The largest timestamp that our client gives a record. Spark counts microseconds in 64 bits, and
 the difference of two timestamps in a batch has to fit into 64 bits as well."""
@@ -33,8 +33,9 @@ RECORD_COPY_BYTES_MAX: Final = 64 * KIB
 CONTROL_BATCH_BYTES_MAX: Final = 64 * KIB
 """Raft's own entries: the largest is a membership of a few dozen replica ids."""
 DECOMPRESSED_BYTES_MAX: Final = 64 * MIB
-"""What one batch may become: as much as the largest batch that may be stored uncompressed. A broker
-refuses one that may become more (MESSAGE_TOO_LARGE), and every reader of ours takes as much."""
+"""The most that one batch may become: as much as the largest batch that may be stored
+uncompressed. A broker refuses one that may become more (MESSAGE_TOO_LARGE), and every reader of
+ours takes as much."""
 CODEC_BLOCKS_MAX: Final = 16_384
 """Blocks of a compressed batch whose heads are looked at: 64 MiB in blocks of 4 KiB, the smallest
 that a client of Kafka makes."""
@@ -57,7 +58,7 @@ RECENT_WINDOW_BYTES_MAX: Final = 4 * MIB
 READS_PENDING_MAX: Final = 1024
 """Read-index requests waiting in one group; beyond it the caller is refused at once."""
 DELETES_PENDING_MAX: Final = 1024
-"""Of one group: DeleteRecords that wait, and markers for them that are not committed. Where nothing
+"""In one group: DeleteRecords that wait, and markers for them that are not committed. Where nothing
 is committed, both would grow with whoever asks again and again."""
 INSTALL_CHUNK_BYTES: Final = 256 * KIB
 """One piece of a snapshot being installed: a heartbeat must not wait behind more."""
@@ -92,7 +93,7 @@ many under way as fill rounds on disk and followers at once."""
 PINNED_BYTES_MAX: Final = 64 * MIB
 """Receive slabs pinned by views, per process; beyond it connections pause."""
 WAITING_BYTES_MAX: Final = 128 * MIB
-"""What requests without an answer weigh, over all connections: sixteen that may have no more.
+"""The weight of requests without an answer, over all connections: sixteen that may have no more.
 Beyond it those whose requests weigh much pause; beyond twice as much, who holds most of it for
 longest is hung up on, for thousands that wait for an hour would else fill the memory."""
 WAITING_BYTES_MIN: Final = 16 * KIB
@@ -154,7 +155,8 @@ STORE_FRAME_BYTES_MAX: Final = 256 * MIB
 """A full image: a registration, vote and mark of every group in one frame."""
 REPLICA_PATH_BYTES_MAX: Final = 255
 LOG_DIRECTORIES_MAX: Final = 64
-"""Of a broker: disks in one machine are fewer. Each costs an open file and a place in answers."""
+"""For one broker: disks in one machine are fewer. Each costs an open file and a place in
+answers."""
 OPEN_FILES_MAX: Final = 512
 """Files that one log thread keeps open for writing, whatever a round writes; the least recently
 used is closed. A process may often have 1,024 descriptors, and sockets need some."""
@@ -179,7 +181,7 @@ assert FRAME_BYTES_PREAUTH_MAX < FRAME_BYTES_SMALL_MAX
 
 # --- kafka codec ----------------------------------------------------------------------------------
 ERROR_MESSAGE_CHARS_MAX: Final = 1_000
-"""Of a message in a response; it may quote a client, whose strings may have 32,767 bytes."""
+"""In one message of a response; it may quote a client, whose strings may have 32,767 bytes."""
 FRAME_ITEMS_MAX: Final = 20_000
 """Array elements and tagged fields of one request: a fetch of 10,000 topics with a partition each.
 Reading so many takes at most 40 ms, working them 30 to 170 ms, by API (measured on one core)."""
@@ -195,14 +197,14 @@ RESPONSE_ITEMS_MAX: Final = 200_000
 """The same of a response that our client reads: 3-byte elements became 25 MB of objects from
 300 KB without it."""
 REQUEST_ITEM_BYTES: Final = 256
-"""What an element of a request's arrays counts for, beside its bytes, until the request is
-answered: three bytes become an object of 63, a partition that a fetch waits for one of 212."""
+"""The weight of an element of a request's arrays, beside its bytes, until the request is answered:
+three bytes become an object of 63, a partition that a fetch waits for one of 212."""
 FRAME_BYTES_MAX: Final = 100 * MIB
 """Kafka's default of `socket.request.max.bytes`; what a Produce request may have at most."""
 FRAME_BYTES_MIN: Final = 8
 """Key, version and correlation id: what every request begins with."""
 RESPONSE_BYTES_MAX: Final = 256 * MIB
-"""What our client accepts from a broker: fetch.max.bytes is soft by one largest batch."""
+"""The most that our client accepts from a broker: fetch.max.bytes is soft by one largest batch."""
 CLIENT_REQUESTS_IN_FLIGHT_MAX: Final = 256
 """Requests of one client connection without an answer; more is a client that has lost its way."""
 
@@ -287,7 +289,7 @@ BROKERS_MAX: Final = 64
 TOPICS_MAX: Final = 20_000
 PARTITIONS_PER_TOPIC_MAX: Final = 10_000
 PARTITIONS_MAX: Final = 100_000
-"""Of the cluster: the image is held in memory by every broker, about 1 KiB a partition."""
+"""In the whole cluster: the image is held in memory by every broker, about 1 KiB a partition."""
 REPLICATION_FACTOR_MAX: Final = 5
 """Below VOTERS_MAX, so that a joint change always has room for its newcomers."""
 REPLICAS_PER_PARTITION_MAX: Final = 64
@@ -346,7 +348,7 @@ RECORDED_PAYLOADS_BYTES_MAX: Final = 1024 * MIB
 RECORDED_PAYLOAD_BYTES_MIN: Final = 256
 """Smaller byte strings lie in the rows: a reference costs 18 bytes and a hash."""
 RECORDING_BEHIND_BYTES_MAX: Final = 64 * MIB
-"""What recordings have handed out and the disk has not taken; beyond it they end."""
+"""Bytes that recordings have handed out and the disk has not taken; beyond it they end."""
 RECORDED_BOOTS_MAX: Final = 8
 """Boots of a broker with a process of its own whose recordings stay; before the next boot the
 oldest goes."""

@@ -21,7 +21,7 @@ COLUMNS = re.compile(r"\S {3,}\S")
 DRAWN = re.compile(r"[+|]--|--[+|>]|[<>]--|[┌└├│]")
 # Comments that speak to a tool.
 DIRECTIVE = re.compile(r"^(?:!|noqa|type:|ruff:|mypy:|pragma|fmt:|pylint|nosec)")
-RUN_IN_HEADING = re.compile(r"^\*\*[^*]+[.:?]\*\*:?\s*")
+RUN_IN_HEADING = re.compile(r"^(\*{1,2})[^*]+[.:?]\1:?\s*")
 END = re.compile(r"(?<=[.!?])[\"')\]*_]*\s+(?=[\"'(\[*_]*[A-Z0-9`])")
 INDENT_OF_CODE = 4
 PLANTED = "planted.py"  # the name of a Python file that does not exist

@@ -29,8 +29,8 @@ CODE = re.compile(r"``[^`]+``|`[^`]+`")
 LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 # room -> what is refused there today. A number may only become smaller; a new room begins with 0.
 REFUSED_TODAY: dict[str, int] = {
-    "README.md": 2,
-    "docs": 311,
+    "README.md": 0,
+    "docs": 0,
     "jepsen_style_tests": 41,
     "raftlog/base": 23,
     "raftlog/broker": 148,

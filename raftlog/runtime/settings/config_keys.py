@@ -69,7 +69,9 @@ SETTINGS: Final[dict[str, Setting]] = {
         "text", "PLAINTEXT://127.0.0.1:9092", about="Where clients connect; no host means loopback."
     ),
     "advertised.listeners": Setting(
-        "text", "", about="What clients are told to connect to; the listeners when not set."
+        "text",
+        "",
+        about="The addresses that clients are told to connect to; the listeners when not set.",
     ),
     "listener.security.protocol.map": Setting(
         "text",
@@ -183,8 +185,8 @@ SETTINGS: Final[dict[str, Setting]] = {
         "10",
         0,
         100,
-        about="Of the partitions whose first replica a broker has, others may lead so many percent "
-        "before they hand them back.",
+        about="So many percent of the partitions whose first replica a broker has may be led by "
+        "others before they hand them back.",
     ),
     "producer.id.expiration.ms": Setting(
         "int",

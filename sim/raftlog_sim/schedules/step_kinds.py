@@ -155,8 +155,8 @@ KINDS: Final = {
     "misdirect": Kind(
         (("node", "nodes"), ("to", "batch|bytes|index|snapshot")), False, "nemesis",
         "a write has gone astray: a segment misses what was written, and it lies in a segment "
-        "instead, where a batch begins or anywhere, or in an index or snapshot; below the durable "
-        "mark and within the atlas, in wide seeds",
+        "instead, where a batch begins or anywhere, or in an index or snapshot. It lies below the "
+        "durable mark and within the atlas, in wide seeds",
     ),
     "rot-everywhere": Kind(
         (("node", "nodes"), ("partition", "small")), False, "nemesis",
@@ -294,8 +294,8 @@ KINDS: Final = {
         (("partition", "small"), ("what", "latest|earliest|epoch-end|time|largest"),
          ("back", "small")), False, "clients",
         "a client asks where a partition ends or begins, where an epoch ends, so many before the "
-        "leader's, which record is the first from a timestamp on, of a batch farther from the end "
-        "with each `back`, or which has the largest; in wide seeds",
+        "leader's, or which record has the largest timestamp. Or it asks for the first record from "
+        "a timestamp on, of a batch farther from the end with each `back`. In wide seeds",
     ),
     "kill-coordinator": Kind(
         (("group", "small"), ("when", _MOMENTS)), True, "nemesis",
@@ -303,9 +303,9 @@ KINDS: Final = {
     ),
     "at-moment": Kind(
         (("partition", "small"), ("when", _WHEN), ("what", _WHAT)), True, "nemesis",
-        "a fault strikes the leader, the follower that is installed, the replicas that join, or "
-        "the controller that proposed a `level` or other `controllers`, or a move is taken back, "
-        "as soon as the partition is at that moment, within 1500 ms; drawn in wide seeds",
+        "a fault strikes as soon as the partition is at that moment, within 1500 ms: the leader, "
+        "the follower that is installed, the replicas that join, or the controller that proposed "
+        "a `level` or other `controllers`. Or a move is taken back. Drawn in wide seeds",
     ),
     "consume": Kind(
         (("member", "small"), ("group", "small"), ("how", "eager|cooperative"),
