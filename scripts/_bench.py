@@ -9,7 +9,7 @@ CHECK = """
 import sys
 from pathlib import Path
 
-from raftlog_sim import compiled_build
+from raftlog_sim.hunting import compiled_build
 
 try:
     compiled_build.check(Path(sys.argv[1]))

@@ -253,8 +253,8 @@ def test_what_is_not_installed_is_done_without(absent, auto):
         import sys
         for name in {absent.split()}:
             sys.modules[name] = None
-        from raftlog.spark import reading
-        assert reading.decoder_of("auto", 10**7).__module__ == "raftlog.spark.{auto}"
+        from raftlog.spark.connector import reading
+        assert reading.decoder_of("auto", 10**7).__module__ == "raftlog.spark.decoding.{auto}"
         for name in {absent.split()}:
             try:
                 reading.decoder_of(name, 1)
@@ -298,7 +298,7 @@ def test_a_fault_of_the_compiler_is_not_hidden():
 def test_compiled_code_is_kept_and_loaded(tmp_path):
     """A first process compiles into NUMBA_CACHE_DIR, a second one loads what the first has made."""
     code = """
-        from raftlog.spark import kernel
+        from raftlog.spark.decoding import kernel
         print(sum(kernel.copied.stats.cache_hits.values()))
     """
     hits = []

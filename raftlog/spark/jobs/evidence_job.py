@@ -1,4 +1,4 @@
-"""What brokers tell of themselves, on Spark: the classes of `raftlog.verify.evidence`.
+"""What brokers tell of themselves, on Spark: the classes of `raftlog.verify.judging.evidence`.
 
 All of it is local to a key. So the operations that touch one key come together in one task, which
 judges them as the single process does (`raftlog.verify.judging.evidence`). A task holds all of a

@@ -335,7 +335,7 @@ IN_A_HEAP = """
 import sys
 sys.path[:0] = ["sim", "."]
 import attrs
-from raftlog_sim import mutation
+from raftlog_sim.hunting import mutation
 from raftlog_sim.playing.scenario_files import load
 from raftlog_sim.playing.simulation import simulate
 mutation.switch_on(sys.argv[1])
