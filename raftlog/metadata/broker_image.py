@@ -106,8 +106,8 @@ BROKER: Final = f.record(
 )
 
 _AS_MANY_AS_THERE_ARE: Final = 2**32 - 1
-"""Each has a length of its own, so that the bytes that are there bound them. What waits for a node
-that is away is bounded by nothing else: topics come and go meanwhile."""
+"""No bound by number: each element has a length of its own, so the bytes of the field bound them.
+Removals that wait for a node that is away have no other bound, for topics come and go meanwhile."""
 REMOVALS: Final = f.many(
     f.record(
         Removal,

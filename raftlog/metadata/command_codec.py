@@ -148,7 +148,7 @@ class Form(NamedTuple):
 @attrs.frozen
 class CommandCodec:
     """The commands that a release knows: by kind the command, and its forms from version 1 on, of
-    rising level. What is here for a version never changes: its bytes lie in the logs of clusters.
+    rising level. The form of a version never changes, for its bytes lie in the logs of clusters.
     """
 
     table: Mapping[int, tuple[type[Any], tuple[Form, ...]]]
@@ -215,5 +215,5 @@ def encode_proposal(proposal: Proposal) -> bytes:
 
 
 def decode_proposal(data: Buffer, error: type[RaftlogError], on: str) -> Proposal:
-    """What this release makes of it, see `CommandCodec.decode`."""
+    """Decode a record with the commands of this release, see `CommandCodec.decode`."""
     return COMMANDS.decode(data, error, on)

@@ -1,9 +1,9 @@
 """The commands of the metadata group: one per record of `__cluster_metadata`-0.
 
 A command carries every input that it needs beyond the image: times, random ids, decisions of the
-controller such as placement. What follows from the image alone (group ids, replica epochs, producer
-id blocks) is given by `apply`, so that it cannot collide. Command kinds and versions are in
-command_codec.
+controller such as placement. `apply` gives out the values that follow from the image alone (group
+ids, replica epochs, producer id blocks), so that they cannot collide. Command kinds and versions
+are in command_codec.
 """
 
 from typing import final
@@ -157,7 +157,7 @@ class ReplaceReplica:
 @final
 @attrs.frozen(kw_only=True)
 class ReportMembership:
-    """What a partition's leader says after commit; see topic_image.Reported for the order of
+    """The report of a partition's leader after commit; see topic_image.Reported for the order of
     reports."""
 
     group: GroupId
@@ -241,9 +241,11 @@ class CompareDigest:
 @final
 @attrs.frozen(kw_only=True)
 class SnapshotImage:
-    """The whole image, as everything before this record made it (image.encode_snapshot). Replicas
-    that have applied the log compare it with theirs, byte for byte; a replica whose log begins
-    later starts from it. What lies before the record may then be deleted from the log."""
+    """The whole image, after all records before this one (image.encode_snapshot).
+
+    Replicas that have applied the log compare it with their own image, byte for byte. A replica
+    whose log begins later starts from it. The records before it may then be deleted from the log.
+    """
 
     snapshot: bytes
 

@@ -91,7 +91,7 @@ class _Parts:
 def delta_between(
     before: ClusterImage, after: ClusterImage, node: NodeId, directory: DirectoryId
 ) -> ClusterDelta:
-    """What `node`, running on `directory`, must do to go from one image to a later one."""
+    """The changes that `node`, running on `directory`, must make to follow a later image."""
     parts = _Parts()
     evicted = is_evicted(after, node, directory)
     here = None if evicted else (node, directory)

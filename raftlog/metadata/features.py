@@ -9,7 +9,7 @@ level is refused.
 from typing import Final
 
 FEATURE_NAME: Final = "raftlog.version"
-"""What the level is called where clients speak of it, as Kafka has `metadata.version`."""
+"""The name of the level in client protocols, as Kafka has `metadata.version`."""
 FEATURE_LEVEL_MIN: Final = 1
 """The oldest level at which this release can take part."""
 FEATURE_LEVEL_MAX: Final = 1

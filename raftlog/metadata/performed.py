@@ -1,4 +1,4 @@
-"""What brokers asked for and the metadata group has performed, so that it performs nothing twice.
+"""The requests of brokers that the metadata group has performed, so that it performs none twice.
 
 A broker whose request to the controller went unanswered (the controller changed, a link broke)
 asks again, and cannot know whether the first try was performed. So it numbers its requests; the
@@ -10,9 +10,9 @@ Numbers belong to one boot: what is asked in the name of a boot that is not the 
 refused as BUSY, which tells the asker that nothing was done. They outlive the registration: a
 boot that was unregistered and comes back asks on under the same numbers.
 
-What is refused did nothing, and is judged anew when it comes again. But when a first try may still
-be on its way, the refusal is remembered too (`CloseRequest`): the asker was told that nothing was
-done, so whatever comes late may do nothing either.
+A refused request did nothing, and the controller judges it again when it comes again. But when a
+first try may still be on its way, the image remembers the refusal too (`CloseRequest`). The broker
+was told that nothing was done, so a try that comes late must do nothing either.
 """
 
 from bisect import bisect_left
@@ -31,7 +31,7 @@ from raftlog.metadata.refusals import Refusal
 @attrs.frozen(kw_only=True)
 class OnceId:
     """Names one request: `number` rises with each request of the boot `incarnation` of `node`. All
-    of its requests below `settled` have been answered: nobody asks for them any more."""
+    of its requests below `settled` have been answered: no broker asks for them any more."""
 
     node: NodeId
     incarnation: int
@@ -41,8 +41,8 @@ class OnceId:
 
 @final
 class Done(NamedTuple):
-    """What became of one request: performed, with the value that it gave (`Applied.value`), or
-    closed with that refusal."""
+    """The outcome of one request: performed, with the value that it gave (`Applied.value`), or
+    closed with a refusal."""
 
     number: int
     value: int = 0
@@ -65,7 +65,7 @@ class Performed:
     done: tuple[Done, ...] = ()
 
     def of(self, number: int) -> Done | None:
-        """What became of that request; None when nothing is known of it."""
+        """The outcome of the request with this number; None when it is unknown."""
         place = bisect_left(self.done, (number, 0))
         if place == len(self.done) or self.done[place].number != number:
             return None

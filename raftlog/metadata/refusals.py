@@ -10,7 +10,7 @@ from typing import Final, final
 
 @final
 class Refusal(enum.IntEnum):
-    """What was wrong; the message beside it names the thing concerned."""
+    """The reason why a request was refused; the message beside it names the thing concerned."""
 
     NOT_CONTROLLER = 1
     """Ask the controller; the answer names it when it is known. Nothing was proposed, or its

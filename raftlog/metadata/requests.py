@@ -1,11 +1,11 @@
-"""What brokers ask of the controller and what it answers: the bodies of controller messages.
+"""The requests of brokers to the controller, and its answers: the bodies of controller messages.
 
     request body: tag u8, then the fields of that request (tables below)
     answer body:  refusal u16 (0: none), message, version u64, value u64, optional grant
 
-What must not be performed twice when its answer was lost and it was asked again goes inside of a
-`OnceWish`, which numbers it. `version` in an answer is that of an image
-that shows what was done: the asker waits until its own has reached it.
+A broker repeats a request whose answer was lost. A request that must not be performed twice goes
+inside of a `OnceWish`, which numbers it. `version` in an answer is the version of an image that
+shows the change; the broker waits until its own image has reached it.
 """
 
 from typing import Any, Final, final
@@ -103,7 +103,7 @@ class Heartbeat:
 @final
 @attrs.frozen(kw_only=True)
 class Reports:
-    """What the partitions led by the sender have reached."""
+    """The states that the partitions led by the sender have reached."""
 
     reports: tuple[c.ReportMembership, ...]
 
@@ -175,7 +175,7 @@ Performable = (
     | PreferWish
     | AlterBrokerWish
 )
-"""What is performed by one command."""
+"""The requests that one command performs."""
 
 
 @final
@@ -213,7 +213,8 @@ Wish = (
 @final
 @attrs.frozen(kw_only=True)
 class Grant:
-    """What a registration gave: enough for a joiner to begin its replica of the metadata group."""
+    """The result of a registration: enough for a joiner to begin its replica of the metadata
+    group."""
 
     cluster_id: ClusterId
     epoch: int

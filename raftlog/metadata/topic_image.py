@@ -31,7 +31,7 @@ Configs = tuple[tuple[str, str], ...]
 @final
 @attrs.frozen(kw_only=True)
 class Reported:
-    """What a partition's leader last reported after commit. Reports are ordered by
+    """The last report of a partition's leader after commit. Reports are ordered by
     (term, membership_index, serial); the serial counts reports of one leader at one membership.
 
     `in_sync` is for display only: the leader's own reckoning decides. `target_version`
@@ -115,7 +115,7 @@ class TopicImage:
         return next((value for key, value in self.configs if key == name), None)
 
     def encoded(self) -> bytes:
-        """Canonical bytes, made once: only partitions that changed are encoded anew."""
+        """Canonical bytes, made once: only partitions that changed are encoded again."""
         if not self._bytes:
             writer = Writer()
             f.write_fields(writer, self, _TOPIC_FIELDS)

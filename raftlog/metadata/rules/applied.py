@@ -1,4 +1,4 @@
-"""What applying one command gave."""
+"""The result of applying one command to the image."""
 
 from typing import final
 

@@ -129,7 +129,7 @@ def _close_request(image: ClusterImage, command: c.CloseRequest) -> Applied:
 
 
 _FIRST: Final = (c.FoundCluster, c.SnapshotImage)
-"""What an image can begin with."""
+"""The commands with which an image can begin."""
 
 _RULES: Final[dict[type[Any], Callable[[ClusterImage, Any], Applied]]] = {
     c.FoundCluster: _found_cluster,

@@ -2,11 +2,11 @@
 settings.
 
 A replica id binds node, directory and placement. So a broker that comes back with
-another directory cannot be what it was: in one step every replica id on its old directory gets a
-successor on the new one, which joins as a learner; the old ids stay known until each group reported
-to be without them. A boot number that is not above the last one means that an old copy of the
-directory was restored; `register` refuses it, and the controller condemns the directory, so that no
-later boot can hide it.
+another directory cannot keep its replica ids. In one step every replica id on its old directory
+gets a successor on the new one, which joins as a learner. The image keeps an old id until its group
+has reported to be without it. A boot number that is not above the last one means that an old copy
+of the directory was restored. `register` refuses it, and the controller condemns the directory, so
+that no later boot can hide it.
 """
 
 import attrs
@@ -128,7 +128,7 @@ def _register_on_new_directory(
 
 
 def condemn(image: ClusterImage, command: c.CondemnDirectory) -> Applied:
-    """The directory was rolled back: it is out for ever."""
+    """Condemn a directory that was rolled back; it can never register again."""
     broker = image.brokers.get(command.node)
     if broker is None:
         return _unknown(image, command.node)

@@ -228,7 +228,7 @@ def _replace_metadata_replica(image: ClusterImage, lost: ReplicaId) -> Applied:
 
 
 def report_membership(image: ClusterImage, command: c.ReportMembership) -> Applied:
-    """What a leader reported after commit; only what is newer changes anything."""
+    """Take a leader's report after commit; only a newer report changes the image."""
     place = image.places.get(command.group)
     if place is None:
         return Applied(image, Refusal.UNKNOWN_REPLICA, f"group {command.group} is gone")

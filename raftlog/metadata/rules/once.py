@@ -12,7 +12,7 @@ from raftlog.metadata.refusals import Refusal
 
 
 def done_before(image: ClusterImage, once: OnceId) -> Done | None:
-    """What became of this very request before; None when nothing is known of it."""
+    """The earlier outcome of this very request; None when it is unknown."""
     return _of_boot(image, once).of(once.number)
 
 

@@ -4,7 +4,7 @@ A replica id enters `replicas` when it is placed. It leaves only when a leader t
 target without it reported a committed final membership without it: before that the group
 may still count it, whatever group 0 wants. Leaving gives its node a Removal, which names the
 replica epoch; a replica on a directory that its node no longer has is dropped without one, for
-nobody could act on it.
+no broker could act on it.
 """
 
 from collections.abc import Iterable, Mapping

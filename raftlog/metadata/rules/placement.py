@@ -1,10 +1,10 @@
 """Where the replicas of new partitions go: spread over racks, balanced in replicas and leaders.
 
-Pure and deterministic: the same image and wish give the same places. Balance is sought within the
-topic first, then over the cluster, ties go to the lower node id. The set of each partition is
-chosen first (fewest replicas so far, a rack used less before a rack used more), then its
-preferred leader; chains of swaps then even out leaders until no chain from the busiest to the
-idlest broker is left.
+Pure and deterministic: the same image and wish give the same places. The controller balances
+within the topic first, then over the cluster; ties go to the lower node id. For each partition it
+chooses the replica set first: fewest replicas so far, a rack used less before a rack used more.
+Then it chooses the preferred leader. Chains of swaps then even out leaders until no chain from the
+busiest to the idlest broker is left.
 
 Fenced brokers are used only when live ones are too few, and only if live ones are a majority of
 every partition, so that a topic can be created while one broker is down and still elects leaders.

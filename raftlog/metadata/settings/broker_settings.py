@@ -1,8 +1,8 @@
 """Settings of brokers that change while they run: kept in group 0, for one broker or for every one.
 
 Most are Kafka's broker-wide defaults of topic settings, under the names of `server.properties`.
-What is given to one broker counts before what is given to every broker, and both before its file. A
-topic's own setting counts before them all. The others (BROKER_ONLY) are about the broker itself:
+A value for one broker beats the value for every broker, and both beat the broker's file. A topic's
+own setting beats them all. The others (BROKER_ONLY) are about the broker itself:
 the rates of throttled moves. Everything else is read from the file at the start.
 """
 
@@ -89,7 +89,7 @@ def topic_level(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 def altered_settings(
     own: Iterable[tuple[str, str]], changes: Iterable[ConfigChange], *, replace: bool
 ) -> Altered | str:
-    """What to set and to remove of an owner's settings, or why the changes are refused."""
+    """The settings of an owner to set and to remove, or why the changes are refused."""
     own, wanted, changed, removed = tuple(own), [], [], []
     for change in changes:
         config = CHANGEABLE.get(change.name)

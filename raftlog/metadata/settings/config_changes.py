@@ -1,4 +1,4 @@
-"""What SET, DELETE, APPEND and SUBTRACT make of a topic's own settings. Pure; controllers call it.
+"""Applies SET, DELETE, APPEND and SUBTRACT to a topic's own settings. Pure; controllers call it.
 
 Codes and sentences are Kafka's where Kafka has them. A list that the topic does not set begins with
 its built-in default, as in Kafka. Only what comes out is judged: a value that an older release took
@@ -76,7 +76,7 @@ class Altered:
 def altered_configs(
     own: Iterable[tuple[str, str]], changes: Iterable[ConfigChange], *, replace: bool
 ) -> Altered | str:
-    """What to set and to remove of a topic's `own` settings, or why the changes are refused. With
+    """The settings of a topic's `own` to set and to remove, or why the changes are refused. With
     `replace` (AlterConfigs) the settings that no change names go back to their defaults."""
     before = dict(own)
     defaults = built_in_defaults(before.items())

@@ -1,4 +1,4 @@
-"""What a value of a setting may be: each check gives what is wrong with a text, or None.
+"""Checks of setting values: each one returns what is wrong with a text, or None.
 
 The case of `true` and `false`, and spaces around the words of a list, do not count, as in Kafka.
 """

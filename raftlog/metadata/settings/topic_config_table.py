@@ -33,7 +33,7 @@ from raftlog.metadata.settings.config_checks import (
 
 @final
 class SettingClass(enum.Enum):
-    """What this release does with a setting of Kafka's."""
+    """The effect that a setting of Kafka's has in this release."""
 
     HONOURED = "honoured"
     NO_EFFECT = "without effect"

@@ -2,8 +2,8 @@
 another.
 
 The table is `topic_config_table`. Broker-wide defaults go by Kafka's broker names
-(`log.retention.ms` and the like), which the table translates. What the table refuses is refused
-before a command is proposed: `apply` itself judges no value, for defaults and rules may change
+(`log.retention.ms` and the like), which the table translates. The controller refuses a value
+before it proposes a command. `apply` itself judges no value, for defaults and rules may change
 between releases.
 """
 
@@ -26,8 +26,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def config_problem(name: str, value: str) -> str | None:
-    """What is wrong with a topic setting, in a sentence that names the fix; None when nothing
-    is."""
+    """The fault of a topic setting, in a sentence that names the fix; None when there is none."""
     config = TOPIC_CONFIGS.get(name)
     if config is None:
         near = nearest(name, TOPIC_CONFIGS)
@@ -40,7 +39,7 @@ def config_problem(name: str, value: str) -> str | None:
 
 
 def configs_problem(configs: Iterable[tuple[str, str]]) -> str | None:
-    """What is wrong with overrides, every problem named up to a bound; each name at most once."""
+    """The faults of overrides, every problem named up to a bound; each name at most once."""
     seen: dict[str, str] = {}
     problems: list[str] = []
     for name, value in configs:
@@ -71,9 +70,11 @@ def retention_deletes(cleanup_policy: str) -> bool:
 
 
 def config_warnings(values: Mapping[str, str], overrides: Iterable[str]) -> list[str]:
-    """What a topic with these effective values, and these names among its own, does otherwise than
-    its owner may expect, one sentence each. CreateTopics answers it, and `topics describe` shows
-    it."""
+    """Warnings about a topic that behaves otherwise than its owner may expect, one sentence each.
+
+    `values` are its effective values, `overrides` the names of its own settings. CreateTopics
+    answers the warnings, and `topics describe` shows them.
+    """
     found = [_no_effect(name) for name in sorted(overrides) if _is_idle(name, values[name])]
     policies = words(values.get("cleanup.policy", ""))
     if "compact" in policies:
@@ -118,8 +119,8 @@ def default_of(broker_name: str) -> TopicConfig:
 
 
 def broker_default_problem(name: str, value: str) -> str | None:
-    """What is wrong with a broker setting that gives a topic default; None when it is right or when
-    it is none of these."""
+    """The fault of a broker setting that gives a topic default; None when it is right or is no such
+    setting."""
     for config in TOPIC_CONFIGS.values():
         for broker_name, factor in config.broker_names:
             if broker_name == name:

@@ -3,7 +3,7 @@
 Before defaults of version 2, `retention.ms` was accepted and did nothing. A topic of that time may
 hold records of years, and its owner has never seen one go. So the controller writes into each topic
 that it creates which defaults it was made with, as an entry of the topic's settings that no client
-can set. A topic without that entry was made by an older release: it is kept for ever, unless its
+can set. A topic without that entry was made by an older release: it is kept without end, unless its
 own `retention.ms` or the broker's `log.retention.*` was set by name.
 
 The entry is data of the image, not a rule of `apply`: releases of both kinds hold the same image,
@@ -18,7 +18,7 @@ from raftlog.metadata.settings.topic_config_table import TOPIC_CONFIGS
 DEFAULTS_NAME: Final = "raftlog.defaults.version"
 DEFAULTS_NOW: Final = "2"
 MADE_NOW: Final = (DEFAULTS_NAME, DEFAULTS_NOW)
-"""What the controller adds to the settings of a new topic."""
+"""The entry that the controller adds to the settings of a new topic."""
 
 _BEFORE_VERSION_2: Final[Mapping[str, str]] = {"retention.ms": "-1"}
 assert set(_BEFORE_VERSION_2) <= set(TOPIC_CONFIGS)
