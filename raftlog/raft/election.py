@@ -1,10 +1,10 @@
 """Elections: pre-vote, votes keyed by voter, check-quorum, stickiness (Raft 5.2, 5.4.1; thesis
 4.2.3, 9.6).
 
-A candidate's requests, and its own vote, wait until its (term, vote) is durable; a voter's reply
-too. Who heard from a leader within the shortest election timeout refuses everybody, unless the
-leader itself asked for the election. A leader that hears from no quorum for that long follows: so
-the refusals can never keep a group without a leader.
+A candidate's requests and its own vote wait until its (term, vote) is durable; a voter's reply
+waits too. A voter that heard from a leader within the shortest election timeout refuses every
+candidate, unless the leader itself asked for the election. A leader that hears from no quorum for
+that long becomes a follower, so the refusals can never keep a group without a leader.
 """
 
 from typing import Final
@@ -56,7 +56,7 @@ def tick(state: RaftState) -> None:
 
 
 def campaign_deadline(state: RaftState) -> Instant:
-    """When this replica would campaign: never unless it may, and nobody beats for its leader."""
+    """When this replica would campaign; NEVER if it may not, or if node heartbeats cover it."""
     if state.covered or state.role is STOPPED:
         return NEVER
     if (state.voter and state.damaged is None) or _may_campaign(state):
@@ -110,7 +110,7 @@ def _hears_quorum(state: RaftState) -> bool:
 
 
 def _begin(state: RaftState) -> None:
-    """Nobody leads, as far as we know."""
+    """Begin a campaign, for this replica knows of no leader."""
     if state.rounds.stalled(state.now, state.options.election_ns):
         probe("no-campaign-on-a-stalled-disk")
         state.election_deadline = Instant(state.now + state.options.heartbeat_ns)
@@ -122,7 +122,7 @@ def _begin(state: RaftState) -> None:
 
 
 def _pre_campaign(state: RaftState) -> None:
-    """Ask whether an election could be won, before disturbing anybody with a new term."""
+    """Ask whether an election could be won, before a new term disturbs the group."""
     if not _term_left(state):
         return
     end_cover(state)
@@ -358,8 +358,10 @@ def on_link_down(state: RaftState, node: NodeId) -> None:
 
 
 def on_link_up(state: RaftState, node: NodeId) -> None:
-    """A new session: agreement on leader and term must be told anew. Without a leader, this may be
-    whom the election waited for."""
+    """A new link session began: the leader must tell its leadership and term again.
+
+    Without a leader, the election may have waited for this very node: campaign soon.
+    """
     if state.leader is None:
         state.campaigns = 0
         soon = Instant(state.now + state.draw_timeout())
@@ -377,7 +379,7 @@ def cover(state: RaftState, peer: ReplicaId) -> bool:
 
 
 def uncover(state: RaftState, peer: ReplicaId, last_contact: Instant) -> None:
-    """Nobody beats for our leader any more; it was last known alive at `last_contact`."""
+    """Node heartbeats no longer cover our leader; it was last known alive at `last_contact`."""
     if not state.covered or state.leader != peer:
         return
     state.covered = False

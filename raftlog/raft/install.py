@@ -164,7 +164,7 @@ def _assemble(state: RaftState, message: Install) -> int:
 
 
 def _switch(state: RaftState, position: InstallPosition, snapshot: bytes) -> None:
-    """Replace the log. What was in flight for the old one makes nothing of the new one durable."""
+    """Replace the log. Writes in flight for the old log make nothing of the new one durable."""
     index = position.raft_index
     try:
         state.log.install(position, snapshot)

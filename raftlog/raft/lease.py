@@ -1,12 +1,12 @@
 """Leases: linearizable reads without a round of messages (thesis 6.4.1), off unless asked for.
 
-A follower that echoes a read round promises the leader, by that, to elect nobody else for
-`lease_ns` from when it heard of the round, and says for how long that is. The leader counts from
-when it *sent* the round, which was earlier, and less by the bound on how far two clocks may drift
-apart: while its lease lasts, a quorum refuses its votes to everybody, so nobody else has committed
-anything that the reader could miss.
+A follower that echoes a read round promises the leader to elect no other replica for `lease_ns`
+from when it heard of the round. The echo says how long that is. The leader counts from when it
+*sent* the round, which was earlier. It also subtracts the bound on how far two clocks may drift
+apart. While the lease lasts, a quorum refuses its votes to every candidate. So no other leader has
+committed anything that the reader could miss.
 
-What could break it, and what is done about each:
+Dangers to a lease, and the remedy for each:
 
 * The leader itself asks for an election (TimeoutNow, which others obey at once): it gives up its
   lease before, for the rest of its term, for that word may be obeyed late.
@@ -115,10 +115,12 @@ def promise(state: RaftState) -> Nanos:
 
 
 def boot(state: RaftState) -> None:
-    """What was promised before the crash is not known: promise anew, the longest that it may have
-    been. Who is the only voter by every membership in its log never promised anybody; by the last
-    one alone it may have, and so may a damaged replica, which knows the memberships of the valid
-    prefix only."""
+    """Promise again at a boot, for the longest time that a promise before the crash may have had.
+
+    A crash loses the promises. A replica that is the only voter by every membership in its log
+    never promised anything. Being so by the last membership alone is not enough. A damaged replica
+    knows only the memberships of the valid prefix, so it promises too.
+    """
     alone = state.damaged is None and all(
         each.all_voters() == (state.me,) for _, each in state.memberships
     )
@@ -134,7 +136,7 @@ def _bind(state: RaftState, lasts: Nanos) -> None:
 
 
 def binds(state: RaftState) -> bool:
-    """Whether a promise forbids to elect anybody now, ourselves included."""
+    """Whether a promise forbids every election now, this replica's own included."""
     return state.now < state.promised_until
 
 

@@ -1,12 +1,15 @@
-"""Who counts: effective on append, changed by joint consensus, moved toward a target (thesis 4).
+"""The membership of a group: effective on append, changed by joint consensus (thesis 4).
 
 The pure part says which configurations may follow one another. The rest keeps the list of
-memberships that the log holds (the last one is in force, and truncation brings the one before
-back), and lets the leader of a group move it toward a target: new voters join as learners, are
-promoted when they are near the end, more than one change of voters at a time goes through a joint
-configuration, and whoever leads in a joint configuration proposes its end. A step is proposed
-only when this leader has committed in its own term and the step before is committed (Ongaro on
-raft-dev, 2015).
+memberships that the log holds. The last one is in force; truncation brings the one before back.
+The leader of a group moves it toward a target:
+
+* New voters join as learners, and are promoted when they are near the end of the log.
+* More than one change of voters at a time goes through a joint configuration.
+* The leader of a joint configuration proposes its end.
+
+A leader proposes a step only when it has committed in its own term and the step before is committed
+(Ongaro on raft-dev, 2015).
 """
 
 from raftlog.base.entries import Entry, EntryKind, InstallPosition, Membership
@@ -178,8 +181,10 @@ def _follow_membership(state: RaftState) -> None:
 
 
 def follow_everyone(state: RaftState, following: RaftIndex) -> None:
-    """One Progress for everybody else in force, none for anybody who left. Who is new is probed
-    from `following` on, an entry that it must get anyway."""
+    """Keep one Progress for each other replica in force, and none for replicas that left.
+
+    The leader probes a new replica from `following` on, an entry that it must get anyway.
+    """
     everyone = state.membership.everyone()
     for replica in [r for r in state.progress if r not in everyone]:
         if state.progress.pop(replica).covered:

@@ -1,6 +1,6 @@
 """Raft messages as bytes, for frames between peers; big-endian. Part of peer protocol 1
-(`raftlog.broker.peer_codec`): another layout is another version of that. What an echo of a read
-round promises has no place here; protocol 2 writes it before the message.
+(`raftlog.broker.peer_codec`): another layout is another version of that. The promise in an
+echo of a read round has no place here; protocol 2 writes it before the message.
 
      0  kind u8             1  group u64
      9  sender: node u32, directory u64, epoch u64

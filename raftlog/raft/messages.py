@@ -1,4 +1,4 @@
-"""What replicas of one group say to each other: one tuple type per sentence, one union.
+"""The messages between replicas of one group: one tuple type per message, one union.
 
 Every message names its group, who speaks, to whom, and the speaker's term. `sender` and `to` are
 whole replica ids: a message that is not addressed to exactly me is dropped. A

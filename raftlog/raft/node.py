@@ -277,7 +277,7 @@ class RaftNode:
     # --- what happens -----------------------------------------------------------------------------
 
     def receive(self, messages: Sequence[RaftMessage], now: Instant) -> None:
-        """Hear messages of this group, in order. What is not addressed to exactly me is dropped."""
+        """Hear messages of this group, in order; drop those for another group or replica id."""
         state = self._state
         me, group, state.now = state.me, state.group, now
         for message in messages:

@@ -1,7 +1,7 @@
-"""What a RaftNode wants after a turn: everything that leaves it, in one record.
+"""The output of a RaftNode after a turn: everything that leaves it, in one record.
 
-Whatever is in `send` may leave at once. What must wait for the disk (votes, vote requests, append
-replies) stays inside the node and comes out of a later `take`, after `persisted`.
+All messages in `send` may leave at once. Messages that must wait for the disk (votes, vote
+requests, append replies) stay inside the node and come out of a later `take`, after `persisted`.
 """
 
 from collections.abc import Sequence

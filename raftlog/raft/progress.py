@@ -1,4 +1,4 @@
-"""What the leader knows of one follower, and its one sender: probe, replicate or install.
+"""The leader's knowledge of one follower, and its one sender: probe, replicate or install.
 
     PROBE      one append at a time, to find where the logs agree
     REPLICATE  appends ahead of their answers, within a small window

@@ -12,7 +12,7 @@ from raftlog.base.entries import Membership
 from raftlog.base.ids import RaftIndex, ReplicaId
 
 EVERYTHING: Final = RaftIndex(2**63 - 1)
-"""What an empty half has committed: it never holds back the other one."""
+"""The commit index of an empty half, so that it never holds back the other half."""
 
 
 @final

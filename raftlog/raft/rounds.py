@@ -1,9 +1,9 @@
 """Which of our own writes are durable: io_ids in flight, and what each of them makes durable.
 
-A completion names an io_id, never an index. A round remembers the last index that it wrote; when
-the log is truncated, the rounds in flight are cut too, so that the completion of a write of an
-earlier term can never stabilise entries of a later one that took the same places (etcd-io/raft's
-append ABA race).
+A completion names an io_id, never an index. A round remembers the last index that it wrote. When
+the log is truncated, the rounds in flight are cut too. So the completion of a write of an earlier
+term can never stabilise entries of a later term at the same places (etcd-io/raft's append ABA
+race).
 """
 
 from collections import deque

@@ -27,7 +27,7 @@ LONG_AGO: Final = Instant(-(2**62))
 
 @final
 class Role(enum.Enum):
-    """What a replica does in its term. Being a learner or a voter is the membership's business."""
+    """The role of a replica in its term. The membership says whether it is a learner or a voter."""
 
     FOLLOWER = "follower"
     PRE_CANDIDATE = "pre-candidate"
@@ -97,8 +97,8 @@ class InstallReceiver:
 @final
 @attrs.define(eq=False)
 class Queued:
-    """What leaves with the next take beside messages (see Output). Made when there is any of it:
-    most turns have none."""
+    """The output that leaves with the next take beside messages (see Output). It is made only when
+    there is any, for most turns have none."""
 
     reads: list[ReadState] = attrs.Factory(list)
     log_reads: list[LogRead] = attrs.Factory(list)

@@ -37,7 +37,6 @@ REFUSED_TODAY: dict[str, int] = {
     "raftlog/cli": 29,
     "raftlog/embed": 21,
     "raftlog/kafka": 17,
-    "raftlog/raft": 19,
     "raftlog/records": 22,
     "raftlog/runtime": 95,
     "raftlog/seal": 2,
