@@ -1,4 +1,4 @@
-"""What one end of a handshake says of itself: a list of typed fields (big-endian).
+"""The fields in which one end of a handshake describes itself: a typed list (big-endian).
 
     count u8, then per field: type u16, size u16, that many bytes
 

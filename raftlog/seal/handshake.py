@@ -45,7 +45,7 @@ _LABEL: Final = b"raftlog seal 1 "
 
 
 class SessionKeys(NamedTuple):
-    """What a finished handshake gives one end. `session` is the same number at both ends."""
+    """The result of a finished handshake at one end. `session` is the same number at both ends."""
 
     sending: bytes
     receiving: bytes

@@ -39,7 +39,6 @@ REFUSED_TODAY: dict[str, int] = {
     "raftlog/kafka": 17,
     "raftlog/records": 22,
     "raftlog/runtime": 95,
-    "raftlog/seal": 2,
     "raftlog/spark": 53,
     "raftlog/storage": 55,
     "raftlog/testing": 11,
