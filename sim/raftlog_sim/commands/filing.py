@@ -13,7 +13,8 @@ from raftlog_sim.base.minimise import Effort
 from raftlog_sim.base.outcome import failure_class
 from raftlog_sim.commands import common
 from raftlog_sim.hunting import mutation
-from raftlog_sim.hunting.bug_base import Bug, BugBase, commit
+from raftlog_sim.hunting.bug import Bug
+from raftlog_sim.hunting.bug_base import BugBase, commit
 from raftlog_sim.hunting.shrink import TIME_LIMIT_S
 from raftlog_sim.hunting.trials import Helpers
 from raftlog_sim.playing.run_folder import Circumstances, new_folder, utc_text, write

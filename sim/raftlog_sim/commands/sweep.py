@@ -26,8 +26,8 @@ from raftlog_sim.hunting.workers import Call, Lost, Workers
 from raftlog_sim.playing import scenario_files
 from raftlog_sim.playing.cases import BROKERS
 from raftlog_sim.playing.last_writes import NO_MAJORITY, RECORDS
+from raftlog_sim.playing.result import RAN
 from raftlog_sim.playing.seeds import drawn
-from raftlog_sim.playing.simulation import RAN
 from raftlog_sim.schedules.bounds import BOUNDS
 from raftlog_sim.schedules.fault_pairs import PairCounts
 from raftlog_sim.schedules.options import VARIED, draw_options

@@ -2,11 +2,12 @@
 settled, and whether what a coordinator holds is bounded.
 """
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
 from raftlog.base.limits import GROUP_MEMBERS_MAX, GROUPS_LIVE_BYTES_MAX
 from raftlog.broker.groups.offsets_topic import partition_of
+from raftlog.client.core.group.consumer import GroupConsumer
 from raftlog.client.core.group.membership import Phase
 from raftlog.client.core.group.protocol import PROTOCOL_TYPE
 from raftlog.groups.alarms import Alarm
@@ -15,12 +16,19 @@ from raftlog.groups.live import GroupState, LiveGroup
 if TYPE_CHECKING:
     from raftlog.broker.groups.coordinators import Led
     from raftlog.metadata.image import ClusterImage
-    from raftlog_sim.workloads.members import Member
     from raftlog_sim.world.node import Node
     from raftlog_sim.world.world import World
 
 _ALARMS_A_GROUP: Final = 3
 """Join, sync, write; and one session a member or pending id; and two of the coordinator."""
+
+
+class Grouped(Protocol):
+    """A member of a group, with the client that polls for it."""
+
+    slot: int
+    group: str
+    consumer: GroupConsumer
 
 
 def coordinator_of(world: "World", group: str) -> "tuple[Node, Led] | None":
@@ -48,7 +56,7 @@ def live_group(world: "World", group: str) -> LiveGroup | None:
 
 
 def unsettled(
-    world: "World", groups: Iterable[str], alive: "list[Member]", topic: str, partitions: int
+    world: "World", groups: Iterable[str], alive: Sequence[Grouped], topic: str, partitions: int
 ) -> str:
     """Every group with members is Stable, with exactly those who are left, all of one generation,
     and each partition belongs to one of them. What keeps it, or nothing."""
@@ -62,7 +70,7 @@ def unsettled(
 
 
 def _unsettled(
-    world: "World", group: str, mine: "list[Member]", topic: str, partitions: int
+    world: "World", group: str, mine: Sequence[Grouped], topic: str, partitions: int
 ) -> str:
     live = live_group(world, group)
     if live is None:
@@ -94,7 +102,7 @@ def _unsettled(
     return ""
 
 
-def _is_shut_out(member: "Member", live: LiveGroup) -> bool:
+def _is_shut_out(member: Grouped, live: LiveGroup) -> bool:
     """Whether the coordinator refuses a member rightly. One that took over knows of each member
     only the protocol that the group had chosen: Kafka's record of a group says no more. A member
     that does not have that one is refused until the others have joined again (groups seed 110)."""

@@ -92,8 +92,9 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
 }
 
 
-def heal(node: Node) -> None:
+def heal(nemesis: "Nemesis", node: Node) -> None:
     """Clocks are right and run right."""
+    del nemesis
     node.machine.skew_ms = 0
     _calm(node)
     _on_time(node)

@@ -30,7 +30,7 @@ from raftlog.metadata.settings.config_changes import Operation
 from raftlog_sim.base.stuck import StuckError
 from raftlog_sim.facts.targets import group_of, leaders_of
 from raftlog_sim.schedules.schedule import Step
-from raftlog_sim.workloads.workload import CHURN, TOPIC
+from raftlog_sim.workloads.callers import CHURN, TOPIC
 from raftlog_sim.world.node import Node
 
 if TYPE_CHECKING:
@@ -268,8 +268,9 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
 }
 
 
-def heal(node: Node) -> None:
-    """Who was leaving is gone."""
+def heal(nemesis: "Nemesis", node: Node) -> None:
+    """A broker that was leaving is gone."""
+    del nemesis
     if node.leaves and node.up:
         node.stop_process()
     node.leaves = False

@@ -21,7 +21,7 @@ from raftlog.storage.directories.data_dir import (
 from raftlog_sim.facts.targets import group_of
 from raftlog_sim.faults.process_faults import restart_later
 from raftlog_sim.schedules.schedule import Step
-from raftlog_sim.workloads.workload import TOPIC
+from raftlog_sim.workloads.callers import TOPIC
 from raftlog_sim.world.disk import Keep, SimulatedDisk
 from raftlog_sim.world.node import Node
 

@@ -30,7 +30,7 @@ from raftlog_sim.facts.targets import group_of
 from raftlog_sim.faults import cluster_faults, network_faults, process_faults
 from raftlog_sim.schedules.schedule import Step
 from raftlog_sim.schedules.schedule import step as make_step
-from raftlog_sim.workloads.workload import TOPIC
+from raftlog_sim.workloads.callers import TOPIC
 
 if TYPE_CHECKING:
     from raftlog_sim.faults.nemesis import Nemesis

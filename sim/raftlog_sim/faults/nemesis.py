@@ -1,12 +1,11 @@
-"""The faults of a schedule, struck and undone. What each kind does is in `process_faults`,
-`network_faults`, `disk_faults`, `rot_faults`, `loss_faults`, `clock_faults`, `cluster_faults`,
-`directory_faults` and `release_faults`.
+"""The faults of a schedule, struck and undone. `fault_kinds` puts together what each kind does,
+from a module for each family.
 
 All faults of the safety phase leave a quorum able to repair everything (`atlas`). So every failure
 of such a run is a bug.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
@@ -14,24 +13,12 @@ import attrs
 from raftlog.base.ids import GroupId, NodeId, ReplicaId
 from raftlog.base.units import millis
 from raftlog_sim.facts.targets import resolve
-from raftlog_sim.faults import (
-    clock_faults,
-    cluster_faults,
-    directory_faults,
-    disk_faults,
-    group_faults,
-    loss_faults,
-    moment_faults,
-    network_faults,
-    process_faults,
-    release_faults,
-    rot_faults,
-)
 from raftlog_sim.faults.atlas import Atlas
 from raftlog_sim.schedules.fault_pairs import NearFaults
 from raftlog_sim.schedules.options import DEAF, STALLED
 from raftlog_sim.schedules.schedule import Step
-from raftlog_sim.workloads.workload import TOPIC, Workload
+from raftlog_sim.workloads.callers import TOPIC
+from raftlog_sim.workloads.workload import Workload
 from raftlog_sim.world.disk import SimulatedDisk
 from raftlog_sim.world.node import Node
 from raftlog_sim.world.releases import level_of
@@ -40,17 +27,9 @@ if TYPE_CHECKING:
     from raftlog_sim.world.world import World
 
 Strike = Callable[["Nemesis", Step], bool]
-_STRIKES: Final[dict[str, Strike]] = {
-    **process_faults.STRIKES,
-    **network_faults.STRIKES,
-    **disk_faults.STRIKES,
-    **rot_faults.STRIKES,
-    **loss_faults.STRIKES,
-    **cluster_faults.STRIKES,
-    **directory_faults.STRIKES,
-    **clock_faults.STRIKES,
-    **release_faults.STRIKES,
-}
+"""Performs a step; whether it did something."""
+Waiting = Callable[["Nemesis", Step], None]
+"""Performs a step when its moment comes, and counts it then."""
 _TRIES: Final = 6
 _TRY_AGAIN_NS: Final = millis(60)
 _OF_LEADERS: Final = ("transfer",)
@@ -64,6 +43,22 @@ def _needs_a_role(step: Step) -> bool:
 
 
 @final
+@attrs.frozen(kw_only=True)
+class FaultKinds:
+    """The effects of all kinds of faults, handed to a nemesis, so that it need not know them."""
+
+    strikes: Mapping[str, Strike]
+    waiting: Mapping[str, Waiting]
+    heal_node: Sequence[Callable[["Nemesis", Node], None]]
+    """Undo, in this order, the faults of one family on a node."""
+    heal_clock: Callable[["Nemesis", Node], None]
+    """The one of `heal_node` that also nodes outside a core need."""
+    reboot: Callable[["Nemesis", Node], None]
+    heal_cluster: Callable[["Nemesis"], None]
+    """Undo what was asked of the cluster as a whole."""
+
+
+@final
 @attrs.define(eq=False)
 class Nemesis:
     """Strikes steps until `heal`, which undoes what still stands. `done` counts, by kind, the steps
@@ -71,6 +66,7 @@ class Nemesis:
 
     world: "World"
     workload: Workload
+    kinds: FaultKinds
     churn: bool = False
     """Placements change during the run, see `atlas`."""
     planned: tuple[tuple[NodeId, ...], ...] = ()
@@ -112,11 +108,9 @@ class Nemesis:
             if patience < _TRIES:  # its target did not come in time; others are told by `_heal`
                 self.in_vain.append(str(step))
             return
-        if step.kind == group_faults.KIND:
-            group_faults.kill_when(self, step)
-        elif step.kind == moment_faults.KIND:
-            moment_faults.strike_when(self, step)
-        elif _STRIKES[step.kind](self, step):
+        if step.kind in self.kinds.waiting:
+            self.kinds.waiting[step.kind](self, step)
+        elif self.kinds.strikes[step.kind](self, step):
             self.struck(step)
         elif patience > 1 and _needs_a_role(step):
             self.world.after(_TRY_AGAIN_NS, self.strike, step, patience - 1)
@@ -140,7 +134,7 @@ class Nemesis:
         others = [number for number in sorted(self.world.nodes) if number not in core]
         pairs = [(one, other) for one in core for other in others]
         for number in others:  # a clock that is wrong refuses a client for good, and may be asked
-            clock_faults.heal(self.world.nodes[number])
+            self.kinds.heal_clock(self, self.world.nodes[number])
         if rest == DEAF:
             return  # `deafen` follows, when links that were away are back
         if rest == STALLED:
@@ -166,15 +160,11 @@ class Nemesis:
         self.healed = True
         self.world.network.heal()
         for number in numbers:
-            cluster_faults.heal(self.world.nodes[number])
-            clock_faults.heal(self.world.nodes[number])
-            loss_faults.heal(self, self.world.nodes[number])
-            directory_faults.heal(self, self.world.nodes[number])
-            disk_faults.heal(self, self.world.nodes[number])
-            process_faults.heal(self, self.world.nodes[number])
+            for heal in self.kinds.heal_node:
+                heal(self, self.world.nodes[number])
         for number in [number for number in self.atlas.unaware if number in numbers]:
-            process_faults.reboot(self, self.world.nodes[number])
-        cluster_faults.lift_throttle(self)
+            self.kinds.reboot(self, self.world.nodes[number])
+        self.kinds.heal_cluster(self)
 
     # --- for the kinds ----------------------------------------------------------------------------
 

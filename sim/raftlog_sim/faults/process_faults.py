@@ -9,7 +9,7 @@ from raftlog.base.probes import probe
 from raftlog.base.units import millis
 from raftlog_sim.facts.targets import group_of
 from raftlog_sim.schedules.schedule import Step
-from raftlog_sim.workloads.workload import TOPIC
+from raftlog_sim.workloads.callers import TOPIC
 from raftlog_sim.world.disk import Keep
 from raftlog_sim.world.node import Node
 

@@ -20,7 +20,7 @@ from raftlog_sim.base.streams import Stream
 from raftlog_sim.facts.targets import group_of
 from raftlog_sim.faults.loss_faults import readable, replaced
 from raftlog_sim.schedules.schedule import Step
-from raftlog_sim.workloads.workload import TOPIC
+from raftlog_sim.workloads.callers import TOPIC
 from raftlog_sim.world.disk import SimulatedDisk
 from raftlog_sim.world.inode import SECTOR
 from raftlog_sim.world.node import Node

@@ -22,12 +22,12 @@ import attrs
 
 from raftlog.base.errors import OperatingError
 from raftlog_sim.base.minimise import Effort
-from raftlog_sim.base.outcome import Outcome, failure_class, signature
+from raftlog_sim.hunting.bug import Bug
 from raftlog_sim.hunting.bug_story import Shrunk, log_story, story
 from raftlog_sim.hunting.shrink import shrink_case
 from raftlog_sim.hunting.trials import ALONE, Helpers
 from raftlog_sim.playing.cases import Case, read_text
-from raftlog_sim.playing.run_folder import Circumstances, put, put_json, utc_text, write
+from raftlog_sim.playing.run_folder import put, put_json, utc_text, write
 
 FOLDERS_A_SIGNATURE: Final = 3
 NAME_CHARS_MAX: Final = 60
@@ -38,33 +38,6 @@ LOG: Final = "output.log"
 FOLDERS_MAX: Final = 10_000
 LOG_BYTES_MAX: Final = 4 << 20
 _FAILED_TEST: Final = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Bug:
-    """A failing case as it was found. `play` runs it again, with a trace; None when nobody should,
-    for its process died."""
-
-    case: Case
-    failure: str
-    circumstances: Circumstances
-    play: Callable[[], Outcome] | None = None
-    outcome: Outcome | None = None
-    """Of `play`, once it was called."""
-
-    @property
-    def failure_class(self) -> str:
-        return failure_class(self.failure)
-
-    @property
-    def signature(self) -> str:
-        return signature(self.failure)
-
-    @property
-    def cause(self) -> str:
-        """What bugs of one group have in common."""
-        return f"{self.case.subject} {self.circumstances.mutant} {self.signature}"
 
 
 @final

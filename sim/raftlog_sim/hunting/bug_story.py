@@ -4,20 +4,18 @@ import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 import attrs
 
 from raftlog.base.amounts import amount
 from raftlog_sim.base.minimise import Effort
 from raftlog_sim.base.outcome import Outcome
+from raftlog_sim.hunting.bug import Bug
 from raftlog_sim.playing.cases import BrokerCase, Case
 from raftlog_sim.schedules.options import SimOptions
 from raftlog_sim.schedules.schedule import Step
 from raftlog_sim.schedules.step_kinds import KINDS
-
-if TYPE_CHECKING:
-    from raftlog_sim.hunting.bug_base import Bug
 
 STEPS_MAX: Final = 60
 TRACE_LINES: Final = 40
@@ -39,7 +37,7 @@ class Shrunk:
     why_not: str = ""
 
 
-def story(folder: Path, bug: "Bug", shrunk: Shrunk) -> str:
+def story(folder: Path, bug: Bug, shrunk: Shrunk) -> str:
     """The page, as Markdown."""
     parts = [
         _head(bug),
@@ -74,7 +72,7 @@ def log_story(failure: str, command: list[str], said: str, commit: str) -> str:
     )
 
 
-def _head(bug: "Bug") -> list[str]:
+def _head(bug: Bug) -> list[str]:
     circumstances = bug.circumstances
     rows = [
         ("class", bug.failure_class),
@@ -94,7 +92,7 @@ def _head(bug: "Bug") -> list[str]:
     ]
 
 
-def _again(folder: Path, bug: "Bug", shrunk: Shrunk) -> list[str]:
+def _again(folder: Path, bug: Bug, shrunk: Shrunk) -> list[str]:
     mutant = f" --mutant {bug.circumstances.mutant}" if bug.circumstances.mutant else ""
     files = [folder / bug.case.file_name]
     if shrunk.case is not None:
@@ -105,7 +103,7 @@ def _again(folder: Path, bug: "Bug", shrunk: Shrunk) -> list[str]:
     return ["## Again", "", *_fenced(commands)]
 
 
-def _shrinking(bug: "Bug", shrunk: Shrunk) -> list[str]:
+def _shrinking(bug: Bug, shrunk: Shrunk) -> list[str]:
     if shrunk.case is None or shrunk.effort is None or shrunk.outcome is None:
         return ["## Shrunk", "", f"Not shrunk: {shrunk.why_not}."]
     before = bug.outcome.events if bug.outcome is not None else 0

@@ -17,7 +17,7 @@ from raftlog_sim.facts.targets import group_of, leaders_of
 from raftlog_sim.playing.simulation import Run
 from raftlog_sim.playing.stepping import Steps, steps_of
 from raftlog_sim.schedules.schedule import Schedule
-from raftlog_sim.workloads.workload import TOPIC
+from raftlog_sim.workloads.callers import TOPIC
 
 QUEUE_SHOWN: Final = 10
 TEXT_CHARS: Final = 160

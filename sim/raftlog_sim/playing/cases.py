@@ -13,13 +13,14 @@ import attrs
 
 from raftlog.base.errors import OperatingError
 from raftlog_sim.base.outcome import Outcome
+from raftlog_sim.playing.result import Result
 from raftlog_sim.playing.run_trace import RunTrace, replicas_document
-from raftlog_sim.playing.simulation import Result, simulate
+from raftlog_sim.playing.simulation import simulate
 from raftlog_sim.schedules.options import PROFILES
 from raftlog_sim.schedules.schedule import Schedule, schedule_from_text
 from raftlog_sim.schedules.step_kinds import is_fault
 from raftlog_sim.subjects import GUEST_PROFILES, GUEST_SUBJECT, is_guest_plan
-from raftlog_sim.workloads.workload import TOPIC
+from raftlog_sim.workloads.callers import TOPIC
 
 if TYPE_CHECKING:
     from raftlog_sim.subjects.guest_plan import GuestPlan

@@ -18,7 +18,7 @@ from raftlog_sim.facts.targets import group_of
 from raftlog_sim.faults import cluster_faults
 from raftlog_sim.playing.goals import Goal
 from raftlog_sim.schedules.schedule import step
-from raftlog_sim.workloads.workload import TOPIC
+from raftlog_sim.workloads.callers import TOPIC
 from raftlog_sim.world.disk import Keep
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from raftlog.base.limits import GROUP_WRITE_PAUSE_MS
 from raftlog.base.units import millis
 from raftlog_sim.facts.group_rest import left_of_gone_topics, unsettled
 from raftlog_sim.playing.goals import Goal
+from raftlog_sim.workloads.callers import TOPIC
 from raftlog_sim.workloads.members import Members, patience_ns
-from raftlog_sim.workloads.workload import TOPIC, Workload
+from raftlog_sim.workloads.workload import Workload
 
 _SWEPT_NS: Final = millis(2 * GROUP_WRITE_PAUSE_MS)
 """A coordinator that has just begun looks for them, and tries again what it could not write."""

@@ -23,7 +23,8 @@ from raftlog.client.core.values import RecordPosition
 from raftlog_sim.base.stuck import StuckError
 from raftlog_sim.facts.convergence import able_groups, known_groups
 from raftlog_sim.facts.targets import group_of
-from raftlog_sim.workloads.workload import TOPIC, Caller, Workload, is_certain
+from raftlog_sim.workloads.callers import TOPIC, Caller
+from raftlog_sim.workloads.workload import Workload, is_certain
 
 if TYPE_CHECKING:
     from raftlog_sim.world.world import World

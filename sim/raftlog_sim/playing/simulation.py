@@ -4,15 +4,14 @@ found, create the topic -> safety: clients and faults together, invariants after
 -> liveness: heal; everybody must elect, commit and converge within a bound
 -> read everything back -> the judge
 
-In half of the seeds a core must do that alone before all is healed. `last_writes`: what commits.
+In half of the seeds a core must do that alone before all is healed. What must be committed is in
+`last_writes`.
 """
 
 import io
 from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Any, Final, final
-
-import attrs
 
 from raftlog.base import probes
 from raftlog.base.buggify import arm
@@ -35,20 +34,23 @@ from raftlog_sim.facts.convergence import (
 )
 from raftlog_sim.facts.targets import group_of, log_start_of
 from raftlog_sim.faults.atlas import planned_places
+from raftlog_sim.faults.fault_kinds import FAULT_KINDS
 from raftlog_sim.faults.nemesis import Nemesis
 from raftlog_sim.incidents.recordings import complaint, recording_of
 from raftlog_sim.playing import endings, group_phase
 from raftlog_sim.playing.goals import Goal
 from raftlog_sim.playing.last_writes import LastWrites
+from raftlog_sim.playing.result import NOT_DRAWN, NOT_ENOUGH, NOT_REACHED, RAN, Result
 from raftlog_sim.schedules.buggify import Buggify
 from raftlog_sim.schedules.drawing import draw_schedule
 from raftlog_sim.schedules.options import DEAF, STALLED, SimOptions
 from raftlog_sim.schedules.schedule import Schedule
 from raftlog_sim.schedules.sizes import configured, shape
 from raftlog_sim.schedules.step_kinds import CHURN, is_fault
+from raftlog_sim.workloads.callers import TOPIC
 from raftlog_sim.workloads.members import Members
 from raftlog_sim.workloads.questions import Questions
-from raftlog_sim.workloads.workload import TOPIC, Workload
+from raftlog_sim.workloads.workload import Workload
 from raftlog_sim.world.world import World, seconds
 
 SETUP_SECONDS: Final = 30
@@ -56,74 +58,6 @@ _LINKED_AGAIN_NS: Final = millis(100)
 """After healing, until all links that were cut are back."""
 LIVENESS_SECONDS: Final = 60
 FINAL_READER: Final = 2_000_000
-RAN: Final = "ran"
-NOT_DRAWN: Final = "not drawn"
-NOT_ENOUGH: Final = "not enough is left"
-NOT_REACHED: Final = "not reached"
-CORES: Final = (RAN, NOT_DRAWN, NOT_ENOUGH, NOT_REACHED)
-"""What may become of the core phase: the seed has none; damage and moves left no majority of every
-group within the core; the run failed before."""
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Result:
-    """What became of a seed. `failure` is empty when all is well: `<class>: <what>` otherwise."""
-
-    options: SimOptions
-    schedule: Schedule
-    failure: str
-    phase: str
-    """In which the run ended: set-up, safety, core, liveness, final read, read from each,
-    reboot, over."""
-    trace_hash: str
-    events: int
-    turns: int
-    simulated_ns: int
-    sent: int
-    acknowledged: int
-    unknown: int
-    faults: dict[str, int]
-    in_vain: tuple[str, ...]
-    """Steps of faults and members that did nothing, first those that came after the safety
-    phase, of whatever kind."""
-    near_faults: tuple[tuple[str, str], ...]
-    invariants: dict[str, object]
-    verdict: Verdict | None
-    history: str
-    probes: dict[str, int]
-    buggified: dict[str, int]
-    """How often each unusual path was taken on purpose."""
-    core: str
-    """What became of the core phase: one of `CORES`."""
-    demanded: dict[str, dict[str, int]]
-    """What had to be committed when faults were over, see `last_writes`; none of these records is
-    in `sent`, `acknowledged` and `unknown`."""
-
-    @property
-    def failure_class(self) -> str:
-        return self.failure.partition(":")[0]
-
-    def document(self) -> dict[str, Any]:
-        """For run.json and `--format json`."""
-        return {
-            "seed": self.options.seed,
-            "failure": self.failure,
-            "trace_hash": self.trace_hash,
-            "phase": self.phase,
-            "events": self.events,
-            "turns": self.turns,
-            "simulated_ns": self.simulated_ns,
-            "sent": self.sent,
-            "acknowledged": self.acknowledged,
-            "unknown": self.unknown,
-            "faults": self.faults,
-            "struck_nothing": list(self.in_vain),
-            "core": self.core,
-            "demanded": self.demanded,
-            "buggified": self.buggified,
-            "options": self.options.document(),
-        }
 
 
 def simulate(
@@ -141,9 +75,8 @@ def simulate(
     if schedule.options.trio:
         from raftlog_sim.shell import trio_run  # noqa: PLC0415  (the runtime is not always needed)
 
-        run, failure = trio_run.play(
-            schedule, tracer=tracer, watch=watch, liveness_seconds=liveness_seconds
-        )
+        begin = partial(in_world, schedule, watch, liveness_seconds)
+        run, failure = trio_run.play(schedule, begin, tracer=tracer)
     else:
         run = Run(schedule, tracer=tracer, watch=watch, liveness_seconds=liveness_seconds)
         failure = run.play() or complaint(run.world.recordings)
@@ -152,6 +85,11 @@ def simulate(
         verdict = check_history(io.StringIO(run.workload.text.getvalue()))
         failure = run.lost() or _complaint(verdict)
     return run.result(failure, verdict)
+
+
+def in_world(schedule: Schedule, watch: Watch | None, liveness_seconds: int, world: World) -> "Run":
+    """A run in a world that is made and moved elsewhere."""
+    return Run(schedule, watch=watch, world=world, liveness_seconds=liveness_seconds)
 
 
 def _complaint(verdict: Verdict) -> str:
@@ -200,7 +138,9 @@ class Run:
         self.members = Members(world, options, self.onlooker.invariants)
         self.workload.members = None if options.trio else self.members
         churn = any(step.kind in CHURN for step in schedule.steps)
-        self.nemesis = Nemesis(world, self.workload, churn, planned_places(schedule.steps))
+        self.nemesis = Nemesis(
+            world, self.workload, FAULT_KINDS, churn, planned_places(schedule.steps)
+        )
         self.onlooker.invariants.damaged = self.nemesis.atlas.damaged
         self.onlooker.invariants.hearing.urged = self.nemesis.urged
         self.phase = "set-up"

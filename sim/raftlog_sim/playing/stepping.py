@@ -2,12 +2,13 @@
 a thread of its own that waits between two turns. Only one of the two threads runs at any time.
 """
 
+from functools import partial
 from threading import Semaphore, Thread
 from typing import Final, Protocol, final
 
 from raftlog_sim.base.failures import told
 from raftlog_sim.checks.onlooker import Turn, Watch
-from raftlog_sim.playing.simulation import Run
+from raftlog_sim.playing.simulation import LIVENESS_SECONDS, Run, in_world
 from raftlog_sim.schedules.schedule import Schedule
 
 OVER: Final = "over; every invariant holds (the history is not judged here)"
@@ -95,8 +96,9 @@ class TrioSteps:
     def _play(self) -> None:
         from raftlog_sim.shell import trio_run  # noqa: PLC0415  (the runtime is not always needed)
 
+        begin = partial(in_world, self._schedule, self._saw, LIVENESS_SECONDS)
         try:
-            run, failure = trio_run.play(self._schedule, watch=self._saw, begun=self._begun)
+            run, failure = trio_run.play(self._schedule, begin, begun=self._begun)
             self._ended = failure or run.lost() or OVER
         except _GivenUp:
             return

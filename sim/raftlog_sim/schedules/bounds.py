@@ -1,18 +1,14 @@
-"""Which options make a run: bounds for each number, and what must hold between them.
+"""Bounds of each option that is a number. `options.check_together` has the rules between them.
 
 Options that are drawn lie within; a file may hold anything, and is refused before anything is made
 of it. The upper bounds are those of a run that ends in minutes and fits into a gigabyte.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from raftlog.base.errors import OperatingError
 from raftlog.base.limits import SEGMENT_BYTES_MAX
-from raftlog_sim.world.inode import SECTOR
 from raftlog_sim.world.releases import RELEASES
-
-if TYPE_CHECKING:
-    from raftlog_sim.schedules.options import SimOptions
 
 TIME_MAX_MS: Final = 3_600_000
 """An hour, for steps and phases."""
@@ -67,30 +63,3 @@ def _short(value: int) -> str:
     """A number of which nobody wants to read four thousand digits."""
     text = str(value)
     return text if len(text) <= 24 else f"{text[:20]}... ({len(text)} digits)"
-
-
-def check_together(options: "SimOptions") -> None:
-    """Raises `OperatingError` when options that are good alone make no cluster."""
-    for name, above in (
-        ("controllers", "brokers"),
-        ("replication", "brokers"),
-        ("min_in_sync", "replication"),
-    ):
-        value, most = getattr(options, name), getattr(options, above)
-        if value > most:
-            raise OperatingError(
-                f"{name} {value} is more than {above} {most}", on=name,
-                do=f"lower it, or raise {above}",
-            )  # fmt: skip
-    if options.tear_bytes % SECTOR:
-        raise OperatingError(
-            f"{options.tear_bytes} bytes are no whole sectors", on="tear_bytes",
-            do=f"give a multiple of {SECTOR}",
-        )  # fmt: skip
-    core = options.core
-    if len(set(core)) != len(core) or not all(1 <= node <= options.brokers for node in core):
-        raise OperatingError(
-            f"{str(list(core[:10]))[:80]} are not some of the nodes 1 to {options.brokers}",
-            on="core",
-            do="name each node once, or none for no such phase",
-        )  # fmt: skip

@@ -13,7 +13,7 @@ import attrs
 
 from raftlog.base.errors import OperatingError
 from raftlog_sim.base.streams import Stream
-from raftlog_sim.schedules.bounds import TIME_MAX_MS, check_number, check_together
+from raftlog_sim.schedules.bounds import TIME_MAX_MS, check_number
 from raftlog_sim.world.inode import SECTOR
 
 FAULTS: Final = (
@@ -198,6 +198,33 @@ def options_from(document: object) -> SimOptions:
     options = SimOptions(**values)
     check_together(options)
     return options
+
+
+def check_together(options: SimOptions) -> None:
+    """Raises `OperatingError` when options that are good alone make no cluster."""
+    for name, above in (
+        ("controllers", "brokers"),
+        ("replication", "brokers"),
+        ("min_in_sync", "replication"),
+    ):
+        value, most = getattr(options, name), getattr(options, above)
+        if value > most:
+            raise OperatingError(
+                f"{name} {value} is more than {above} {most}", on=name,
+                do=f"lower it, or raise {above}",
+            )  # fmt: skip
+    if options.tear_bytes % SECTOR:
+        raise OperatingError(
+            f"{options.tear_bytes} bytes are no whole sectors", on="tear_bytes",
+            do=f"give a multiple of {SECTOR}",
+        )  # fmt: skip
+    core = options.core
+    if len(set(core)) != len(core) or not all(1 <= node <= options.brokers for node in core):
+        raise OperatingError(
+            f"{str(list(core[:10]))[:80]} are not some of the nodes 1 to {options.brokers}",
+            on="core",
+            do="name each node once, or none for no such phase",
+        )  # fmt: skip
 
 
 def _plain(name: str, value: object, kind: Any) -> object:

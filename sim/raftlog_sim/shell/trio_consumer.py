@@ -19,7 +19,8 @@ from raftlog.kafka.error_codes import ErrorCode
 from raftlog_sim.base.violation import Violation
 from raftlog_sim.checks.invariants import Invariants
 from raftlog_sim.facts.targets import log_start_of
-from raftlog_sim.workloads.workload import TOPIC, Workload, plain
+from raftlog_sim.workloads.callers import TOPIC
+from raftlog_sim.workloads.workload import Workload, plain
 
 if TYPE_CHECKING:
     from raftlog_sim.world.world import World

@@ -7,7 +7,7 @@ then.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 import attrs
 import trio
@@ -32,11 +32,9 @@ from raftlog_sim.base.streams import Stream
 from raftlog_sim.base.violation import Violation
 from raftlog_sim.checks.invariants import Invariants
 from raftlog_sim.shell.trio_streams import ClientEnd
-from raftlog_sim.workloads.workload import TOPIC
+from raftlog_sim.shell.trio_surroundings import Surroundings
+from raftlog_sim.workloads.callers import TOPIC
 from raftlog_sim.world.world import CLIENT_PORT
-
-if TYPE_CHECKING:
-    from raftlog_sim.shell.trio_run import TrioWorld
 
 AFTER_PAUSE_MAX: Final = 2 * TURN_EVENTS_MAX
 _LEAVES_ONE_IN: Final = 3
@@ -95,7 +93,7 @@ class Flood:
     for a while, and then reads all answers, unless it leaves. Its first request may be a large one,
     of which it sends a half, and the other half a while later."""
 
-    world: "TrioWorld"
+    world: Surroundings
     node: NodeId
     count: int
     deaf_ns: int

@@ -5,7 +5,7 @@ from phase to phase.
 import math
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, final
 
 import attrs
 import trio
@@ -23,8 +23,7 @@ from raftlog.storage.replica import LogOptions
 from raftlog_sim.base.failures import told
 from raftlog_sim.base.streams import Stream
 from raftlog_sim.base.violation import Violation
-from raftlog_sim.checks.onlooker import Watch
-from raftlog_sim.playing.simulation import LIVENESS_SECONDS, Run
+from raftlog_sim.checks.onlooker import Onlooker
 from raftlog_sim.schedules.options import SimOptions
 from raftlog_sim.schedules.schedule import Schedule
 from raftlog_sim.shell import trio_clock
@@ -34,13 +33,15 @@ from raftlog_sim.shell.trio_machine import first_of
 from raftlog_sim.shell.trio_network import CLIENTS, Hub, SimNetwork
 from raftlog_sim.shell.trio_streams import ClientEnd, Pace
 from raftlog_sim.shell.trio_world import TrioClient, TrioNode
-from raftlog_sim.workloads.workload import client_options
+from raftlog_sim.workloads.callers import client_options
+from raftlog_sim.workloads.workload import Workload
 from raftlog_sim.world.disk import SimulatedDisk
 from raftlog_sim.world.relay import LinkChecks
 from raftlog_sim.world.world import (
     Action,
     Configure,
     Observer,
+    World,
     config_of,
     controller_addresses,
     identities_of,
@@ -219,27 +220,46 @@ class TrioWorld:
         return ClientEnd(await self._clients.connect(host, port))
 
 
+class Playing(Protocol):
+    """A run as this world moves it (`simulation.Run`): it says when it is over."""
+
+    world: World
+    workload: Workload
+    onlooker: Onlooker
+
+    @property
+    def over(self) -> bool:
+        """Whether all phases have been gone through."""
+        ...
+
+    def look(self) -> bool:
+        """Whether the goal of this phase is reached; raises what ends the run."""
+        ...
+
+
+R = TypeVar("R", bound=Playing)
+
+
 def play(
     schedule: Schedule,
+    begin: Callable[[World], R],
     *,
     tracer: Tracer | None = None,
-    watch: Watch | None = None,
-    begun: Callable[[Run], None] | None = None,
-    liveness_seconds: int = LIVENESS_SECONDS,
-) -> tuple[Run, str]:
-    """A whole schedule in virtual time: the run when it is over, and its failure. The nodes keep
-    what they had in memory, to be looked at. `begun` hears of the run before its first turn."""
+    begun: Callable[[R], None] | None = None,
+) -> tuple[R, str]:
+    """A whole schedule in virtual time: the run that `begin` makes of this world, when it is over,
+    and its failure. The nodes keep what they had in memory, to be looked at. `begun` hears of the
+    run before its first turn."""
     world = TrioWorld(schedule.options, tracer or NoTracer())
     if any(step.kind == "relay" for step in schedule.steps):
         world.network.order = LinkChecks()
-    runs: list[Run] = []
+    runs: list[R] = []
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             world.nursery = nursery
             nursery.start_soon(world.perform, name="world")
-            whole = cast("Any", world)
-            run = Run(schedule, watch=watch, world=whole, liveness_seconds=liveness_seconds)
+            run = begin(cast("Any", world))
             runs.append(run)
             if begun is not None:
                 begun(run)

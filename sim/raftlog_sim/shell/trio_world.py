@@ -13,7 +13,7 @@ This is the only file of the simulator that imports the runtime and the client's
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import Any, Final, cast, final
 
 import attrs
 import trio
@@ -47,14 +47,12 @@ from raftlog_sim.shell.trio_machine import (
     first_of,
 )
 from raftlog_sim.shell.trio_network import CLIENTS, SimNetwork
+from raftlog_sim.shell.trio_surroundings import Surroundings
 from raftlog_sim.world.clock import WALL_START_MS, MachineClock, NodeClock
 from raftlog_sim.world.disk import Keep, SimulatedDisk
 from raftlog_sim.world.disk_work import RESTART_NS
 from raftlog_sim.world.releases import RELEASES
 from raftlog_sim.world.world import PEER_PORT
-
-if TYPE_CHECKING:
-    from raftlog_sim.shell.trio_run import TrioWorld
 
 SECRET: Final = b"a secret of simulated brokers, long enough"
 CONNECTIONS_MAX: Final = 64
@@ -161,7 +159,7 @@ class TrioNode:
     """A machine; the face of `node.Node`."""
 
     def __init__(
-        self, world: "TrioWorld", config: BrokerConfig, disk: SimulatedDisk, installed: int
+        self, world: Surroundings, config: BrokerConfig, disk: SimulatedDisk, installed: int
     ) -> None:
         self.world = world
         self.config = config
@@ -436,7 +434,7 @@ class TrioNode:
 class TrioClient:
     """The product's trio client, with the face of `driver.SimClient`."""
 
-    def __init__(self, world: "TrioWorld", name: str, options: ClientOptions) -> None:
+    def __init__(self, world: Surroundings, name: str, options: ClientOptions) -> None:
         self._world = world
         self._name = name
         self._open = trio.Event()

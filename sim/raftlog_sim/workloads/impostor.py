@@ -31,7 +31,7 @@ from raftlog.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequest
 from raftlog.kafka.versions import ApiKey
 from raftlog_sim.facts.group_rest import coordinator_of, live_group
 from raftlog_sim.schedules.sizes import OFFSETS_PARTITIONS
-from raftlog_sim.workloads.workload import CHURN, TOPIC
+from raftlog_sim.workloads.callers import CHURN, TOPIC
 from raftlog_sim.world.client import Client, Pending
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from raftlog_sim.checks.group_checks import GroupChecks
 from raftlog_sim.schedules.options import SimOptions
 from raftlog_sim.schedules.schedule import Step
 from raftlog_sim.schedules.sizes import OFFSETS_RETENTION_MS, rebalance_ms, session_ms
+from raftlog_sim.workloads.callers import CHURN, TOPIC, client_options
 from raftlog_sim.workloads.group_wire import GroupWire
 from raftlog_sim.workloads.impostor import Impostors
-from raftlog_sim.workloads.workload import CHURN, TOPIC, client_options
 from raftlog_sim.world.driver import SimClient
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 import attrs
 
@@ -29,9 +29,7 @@ from raftlog.kafka.messages.produce import (
 )
 from raftlog.kafka.versions import ApiKey
 from raftlog.records.builder import RecordBatchBuilder
-
-if TYPE_CHECKING:
-    from raftlog_sim.workloads.workload import Caller, Workload
+from raftlog_sim.workloads.callers import Caller, SharedHistory
 
 PIPELINE: Final = 3_000_000
 _PROCESSES: Final = 100_000
@@ -59,7 +57,7 @@ class _Pipeline:
     """How many there have been."""
     idle: list[int] = attrs.Factory(list)
     """Processes that may send; the lowest first."""
-    client: "Caller | None" = None
+    client: Caller | None = None
     generation: int = 0
 
     def process(self) -> int:
@@ -75,7 +73,7 @@ class _Pipeline:
 class Pipelines:
     """All of them in a world; `workload` has the history and knows what was acknowledged."""
 
-    workload: "Workload"
+    workload: SharedHistory
     records_max: int
     """Records of one batch: one, two and so on in turn."""
     padded: Callable[[str], bytes]
@@ -126,7 +124,7 @@ class Pipelines:
     def _answered(
         self,
         pipeline: _Pipeline,
-        client: "Caller",
+        client: Caller,
         partition: int,
         sent: Sequence[tuple[int, str]],
         outcome: Any,

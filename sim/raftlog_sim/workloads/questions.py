@@ -6,7 +6,7 @@ or not answered in time, says nothing.
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 import attrs
 
@@ -28,10 +28,26 @@ from raftlog_sim.checks.offset_checks import (
 )
 from raftlog_sim.facts.committed import Committed
 from raftlog_sim.facts.targets import group_of
+from raftlog_sim.schedules.options import SimOptions
+from raftlog_sim.workloads.callers import Caller
 
 if TYPE_CHECKING:
     from raftlog_sim.checks.invariants import Invariants
-    from raftlog_sim.workloads.workload import Caller, Workload
+    from raftlog_sim.world.world import World
+
+
+class Acknowledging(Protocol):
+    """The workload as these questions see it."""
+
+    world: "World"
+    options: SimOptions
+    stored: dict[int, int]
+    busy: int
+
+    def client(self, name: str) -> Caller:
+        """One more client of the world."""
+        ...
+
 
 _PATIENCE: Final = millis(3_000)
 _TIMESTAMPS: Final = {
@@ -93,10 +109,10 @@ class _Question:
 class Questions:
     """See the module; `workload` knows what was acknowledged, `invariants` what was committed."""
 
-    workload: "Workload"
+    workload: Acknowledging
     invariants: "Invariants"
     topic: str
-    _client: "Caller | None" = None
+    _client: Caller | None = None
 
     def ask(self, partition: int, what: str, back: int) -> None:
         """Ask for one offset of a partition; of an epoch so many before the leader's, or by the

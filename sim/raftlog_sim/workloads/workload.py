@@ -23,7 +23,6 @@ from raftlog.client.core.calls import Call, Produce
 from raftlog.client.core.errors import KafkaError, NotDone, OutcomeUnknown
 from raftlog.client.core.fetched import FetchedBatches
 from raftlog.client.core.values import (
-    ClientOptions,
     RecordPosition,
     TopicPartition,
 )
@@ -33,17 +32,13 @@ from raftlog_sim.facts.targets import log_start_of, resolve
 from raftlog_sim.schedules.options import SEGMENT_BYTES, SimOptions
 from raftlog_sim.schedules.schedule import Step
 from raftlog_sim.schedules.step_kinds import OF_MEMBERS
+from raftlog_sim.workloads.callers import TOPIC, Caller, client_options
 from raftlog_sim.workloads.pipelines import Pipelines
 from raftlog_sim.world.clock import WALL_START_MS
 
 if TYPE_CHECKING:
-    from raftlog_sim.workloads.members import Members
-    from raftlog_sim.workloads.questions import Questions
     from raftlog_sim.world.world import World
 
-TOPIC: Final = "t"
-CHURN: Final = "churn-"
-"""How the names of topics begin that are made and deleted."""
 READER: Final = 1_000_000
 READERS: Final = 3
 _CONSISTENCY: Final = {False: "committed", True: "linearizable"}
@@ -56,17 +51,6 @@ _LARGE_VALUE_BYTES: Final = 1_000
 
 def _names(world: "World") -> Any:
     return tuple(f"n{number}" for number in sorted(world.nodes))
-
-
-def client_options(world: "World", name: str) -> ClientOptions:
-    """Those of a client with little patience."""
-    return ClientOptions(
-        bootstrap=tuple((f"n{number}", 9092) for number in sorted(world.nodes)),
-        client_id=name,
-        request_timeout_ns=millis(1_500),
-        delivery_timeout_ns=millis(4_000),
-        connect_timeout_ns=millis(500),
-    )
 
 
 def _padded(value: str, size: int) -> bytes:
@@ -84,11 +68,19 @@ def is_certain(outcome: Any) -> bool:
     return isinstance(outcome, RecordPosition | KafkaError | NotDone)
 
 
-class Caller(Protocol):
-    """A client of the world."""
+class Asking(Protocol):
+    """Performs the steps that ask for offsets."""
 
-    def call(self, request: Call, then: Callable[[Any], None]) -> None:
-        """Begin a call of the core; `then` hears its result."""
+    def ask(self, partition: int, what: str, back: int) -> None:
+        """Ask for one offset of a partition."""
+        ...
+
+
+class OfMembers(Protocol):
+    """Performs the steps of members of groups."""
+
+    def perform(self, step: Step) -> None:
+        """A step of the schedule."""
         ...
 
 
@@ -141,10 +133,9 @@ class Workload:
     on_read: Callable[[int, int, int], None] | None = None
     """Hears of each answered fetch: partition, the offset after everything that was acknowledged
     when it began, and the high watermark in the answer."""
-    questions: "Questions | None" = None
-    """Who asks for offsets."""
-    members: "Members | None" = None
-    """Who share the topic."""
+    questions: Asking | None = None
+    members: OfMembers | None = None
+    """Members of groups, that share the topic."""
     stored: dict[int, int] = attrs.Factory(dict)
     """Per partition the offset after the last one that was acknowledged."""
     sent: int = 0

@@ -11,7 +11,7 @@ from raftlog_sim.hunting import mutation
 from raftlog_sim.playing.simulation import Run, simulate
 from raftlog_sim.schedules.options import SimOptions, draw_options
 from raftlog_sim.schedules.schedule import Schedule, step
-from raftlog_sim.workloads.workload import TOPIC
+from raftlog_sim.workloads.callers import TOPIC
 from raftlog_sim.world.world import seconds
 
 from raftlog.base.ids import METADATA_GROUP, NodeId

@@ -11,9 +11,9 @@ import pytest
 from raftlog_sim.__main__ import main
 from raftlog_sim.base.minimise import Effort
 from raftlog_sim.hunting import bug_base
+from raftlog_sim.hunting.bug import Bug
 from raftlog_sim.hunting.bug_base import (
     FOLDERS_A_SIGNATURE,
-    Bug,
     BugBase,
     commit,
     file_log,

@@ -1,0 +1,37 @@
+"""A failing case as the bug base keeps it, and as its page tells of it."""
+
+from collections.abc import Callable
+from typing import final
+
+import attrs
+
+from raftlog_sim.base.outcome import Outcome, failure_class, signature
+from raftlog_sim.playing.cases import Case
+from raftlog_sim.playing.run_folder import Circumstances
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Bug:
+    """A failing case as it was found. `play` runs it again, with a trace; None when nobody should,
+    for its process died."""
+
+    case: Case
+    failure: str
+    circumstances: Circumstances
+    play: Callable[[], Outcome] | None = None
+    outcome: Outcome | None = None
+    """Of `play`, once it was called."""
+
+    @property
+    def failure_class(self) -> str:
+        return failure_class(self.failure)
+
+    @property
+    def signature(self) -> str:
+        return signature(self.failure)
+
+    @property
+    def cause(self) -> str:
+        """What bugs of one group have in common."""
+        return f"{self.case.subject} {self.circumstances.mutant} {self.signature}"

@@ -1,0 +1,64 @@
+"""Things that all clients of a world have in common: the topic, their options, and the history
+that they share.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from raftlog.base.errors import RaftlogError
+from raftlog.base.units import millis
+from raftlog.client.core.client import Call
+from raftlog.client.core.values import ClientOptions
+
+if TYPE_CHECKING:
+    from raftlog_sim.world.world import World
+
+TOPIC: Final = "t"
+CHURN: Final = "churn-"
+"""How the names of topics begin that are made and deleted."""
+
+
+def client_options(world: "World", name: str) -> ClientOptions:
+    """Those of a client with little patience."""
+    return ClientOptions(
+        bootstrap=tuple((f"n{number}", 9092) for number in sorted(world.nodes)),
+        client_id=name,
+        request_timeout_ns=millis(1_500),
+        delivery_timeout_ns=millis(4_000),
+        connect_timeout_ns=millis(500),
+    )
+
+
+class Caller(Protocol):
+    """A client of the world."""
+
+    def call(self, request: Call, then: Callable[[Any], None]) -> None:
+        """Begin a call of the core; `then` hears its result."""
+        ...
+
+
+class SharedHistory(Protocol):
+    """The workload as its parts see it: calls under way, and the history of each record."""
+
+    running: bool
+    busy: int
+
+    def client(self, name: str) -> Caller:
+        """One more client of the world."""
+        ...
+
+    def begin(self, process: int, partition: int, value: str) -> None:
+        """A record is about to be sent."""
+        ...
+
+    def ok(self, process: int, partition: int, offset: int, value: str) -> None:
+        """Its producer knows where it lies."""
+        ...
+
+    def failed(self, process: int, error: RaftlogError) -> None:
+        """It is certainly not stored."""
+        ...
+
+    def unclear(self, process: int, error: RaftlogError) -> None:
+        """It may be stored or not."""
+        ...
