@@ -52,6 +52,8 @@ ROOMS = {
         "peer_messages",
     ],
 }
+SIM_ROOMS = ["base", "world", "facts", "checks", "schedules", "workloads", "incidents", "subjects"]
+SIM_ROOMS += ["faults", "shell", "playing", "hunting", "commands"]
 
 VIOLATIONS = {
     "the rooms of the broker meet only in broker.py": (
@@ -70,8 +72,12 @@ VIOLATIONS = {
     "guests stay in their rooms": ("raftlog/embed/bad.py", "import pytest"),
     "the judge knows nothing of the judged": ("raftlog/verify/bad.py", "import raftlog.records"),
     "only raftlog_sim.shell.trio_world may touch the runtime": (
-        "raftlog_sim/bad.py",
+        "raftlog_sim/world/bad.py",
         "import raftlog.runtime",
+    ),
+    "a room of the simulator imports only rooms below it": (
+        "raftlog_sim/world/bad.py",
+        "import raftlog_sim.faults",
     ),
     "black-box tests see processes and the judge": (
         "jepsen_style_tests/bad.py",
@@ -84,7 +90,8 @@ def small_tree(root: Path) -> None:
     """Packages named as ours, all empty, under our contracts."""
     folders = ["raftlog", *(f"raftlog/{floor}" for floor in FLOORS)]
     folders += [f"raftlog/{floor}/{room}" for floor, rooms in ROOMS.items() for room in rooms]
-    for folder in [*folders, "raftlog_sim", "jepsen_style_tests"]:
+    folders += ["raftlog_sim", *(f"raftlog_sim/{room}" for room in SIM_ROOMS), "jepsen_style_tests"]
+    for folder in folders:
         (root / folder).mkdir()
         (root / folder / "__init__.py").touch()
     (root / "pyproject.toml").write_text(text_of("pyproject.toml") or "")
@@ -140,6 +147,14 @@ def test_a_new_module_of_the_broker_must_choose_its_room(tmp_path: Path):
     code, report = linted(tmp_path)
     assert code == 1
     assert "misc" in report
+
+
+def test_a_loose_file_of_the_simulator_must_choose_its_room(tmp_path: Path):
+    small_tree(tmp_path)
+    add(tmp_path, "raftlog_sim/loose.py", "")
+    code, report = linted(tmp_path)
+    assert code == 1
+    assert "loose" in report
 
 
 def test_the_rooms_of_the_guests_are_open(tmp_path: Path):

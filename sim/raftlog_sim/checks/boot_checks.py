@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from raftlog_sim.world.disk import SimulatedDisk
-    from raftlog_sim.world.node import Node
+    from raftlog_sim.world.faces import SimNode
 
 _RECOVERIES: Final = (recover_replica, salvage_replica)
 _HEADER_BYTES: Final = 61
@@ -57,9 +57,9 @@ class BootChecks:
     have damaged the disk."""
 
     judge: "Callable[[Iterable[tuple[str, str]]], None]"
-    is_excused: "Callable[[Node], bool]"
+    is_excused: "Callable[[SimNode], bool]"
 
-    def before(self, node: "Node", job: Job | Read) -> Prefix | None:
+    def before(self, node: "SimNode", job: Job | Read) -> Prefix | None:
         """What is there before a replica is recovered; None when that is not what the job does, or
         cannot be said."""
         if isinstance(job, Read) or job.function not in _RECOVERIES or self.is_excused(node):
@@ -89,7 +89,7 @@ class BootChecks:
         who = f"{spec.replica} of group {spec.group}: " if wrong else ""
         self.judge((("recovered-exactly", f"{who}{wrong}"),))
 
-    def heard(self, node: "Node", value: object) -> Iterator[tuple[str, str]]:
+    def heard(self, node: "SimNode", value: object) -> Iterator[tuple[str, str]]:
         """A broker hears what came of a job."""
         if isinstance(value, RecoveredReplica):
             lost = value.state is ReplicaState.LOST and not self.is_excused(node)

@@ -3,7 +3,6 @@
 The ghost log is everything ever seen committed: per group, raft index -> (term, chain). It
 survives all crashes, for it belongs to nobody. After a turn only those replicas of the node are
 looked at whose outline changed; every thousand events, and at the end, everything is.
-
 What is durable is looked up on the simulated disk, not believed: what a bare crash leaves there.
 """
 
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from raftlog.broker.events import Effects, Event
+    from raftlog_sim.world.faces import SimNode
     from raftlog_sim.world.node import Node
 
 WHOLE_EVERY: Final = 1_000
@@ -175,7 +175,7 @@ class Invariants:
             if membership_checks.concerns(replica, before, now):
                 self.judge(self.changes.looked(replica, before, now, node.broker.context.image))
 
-    def _is_excused(self, node: "Node") -> bool:
+    def _is_excused(self, node: "SimNode") -> bool:
         return node.rolled_back or node.number in self.damaged
 
     def _begun(self, node: "Node", replica: PartitionReplica, before: Outline) -> None:

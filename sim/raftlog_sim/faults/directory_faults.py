@@ -7,7 +7,7 @@ from raftlog.base.units import millis
 from raftlog.client.core.admin_asks import alter_replica_log_dirs
 from raftlog.client.core.values import TopicPartition
 from raftlog_sim.schedules.schedule import Step
-from raftlog_sim.workloads.workload import TOPIC
+from raftlog_sim.workloads.callers import TOPIC
 from raftlog_sim.world.more_disks import FurtherDisk, further_of
 from raftlog_sim.world.node import Node
 

@@ -140,7 +140,7 @@ def _elect(nemesis: "Nemesis", step: Step) -> bool:
     """A timeout that was about to be drawn short: the replica may campaign in its next turn."""
     struck = False
     for node in nemesis.nodes(step, "node"):
-        group = group_of(node.world, TOPIC, int(step.argument("partition")))
+        group = group_of(nemesis.world, TOPIC, int(step.argument("partition")))
         replica = node.broker.context.replicas.get(group) if node.up and group else None
         if replica is not None and not replica.is_leader:
             now = node.live.clock.now(node.world.now)

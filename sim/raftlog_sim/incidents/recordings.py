@@ -26,7 +26,7 @@ from raftlog_sim.incidents.incident_replay import Difference, Replay
 from raftlog_sim.world.releases import RELEASES
 
 if TYPE_CHECKING:
-    from raftlog_sim.world.node import Node
+    from raftlog_sim.world.faces import SimNode
 
 ONE_SEED_IN: Final = 50
 _RECORDED: Final = 17
@@ -91,7 +91,7 @@ class Recordings:
 
     def of_boot(
         self,
-        node: "Node",
+        node: "SimNode",
         image: DirectoryImage,
         further: Sequence[FurtherImage],
         entropy: Entropy,

@@ -17,8 +17,7 @@ from raftlog.raft import messages as m
 if TYPE_CHECKING:
     from raftlog.partition.replica import PartitionReplica
     from raftlog_sim.checks.onlooker import Turn
-    from raftlog_sim.world.node import Node
-    from raftlog_sim.world.world import World
+    from raftlog_sim.world.node import Node, NodeWorld
 
 WAITING_MAX: Final = 4_096
 _WORDS: Final[dict[type, str]] = {
@@ -43,7 +42,7 @@ class RunTrace:
     """A watcher of turns. `lines` grows; `world` is known after the first turn."""
 
     lines: list[str] = attrs.Factory(list)
-    world: "World | None" = None
+    world: "NodeWorld | None" = None
     _states: dict[tuple[int, int], tuple[str, int, int]] = attrs.Factory(dict)
     _boots: dict[int, int] = attrs.Factory(dict)
     _sent: dict[Key, deque[int]] = attrs.Factory(dict)
@@ -119,7 +118,7 @@ def _key(sender: str, to: str, message: Any) -> Key:
     return (sender, to, type(message).__name__, str(message[:1]), str(message[3:6]))
 
 
-def replicas_document(world: "World", topic: str) -> dict[str, Any]:
+def replicas_document(world: "NodeWorld", topic: str) -> dict[str, Any]:
     """What each running node holds of each partition, by term, for the report's strips."""
     found: dict[str, Any] = {}
     for node in world.running():

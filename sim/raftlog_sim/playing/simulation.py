@@ -79,7 +79,7 @@ def simulate(
         run, failure = trio_run.play(schedule, begin, tracer=tracer)
     else:
         run = Run(schedule, tracer=tracer, watch=watch, liveness_seconds=liveness_seconds)
-        failure = run.play() or complaint(run.world.recordings)
+        failure = run.play() or complaint(run.recordings)
     verdict = None
     if not failure:
         verdict = check_history(io.StringIO(run.workload.text.getvalue()))
@@ -119,8 +119,9 @@ class Run:
         self.schedule = schedule
         self.liveness_ns = seconds(liveness_seconds)
         self.options = options
+        self.recordings = recording_of(options.seed) if world is None else None
         if world is None:
-            world = World(options.seed, tracer or NoTracer(), recordings=recording_of(options.seed))
+            world = World(options.seed, tracer or NoTracer(), recordings=self.recordings)
             shape(world, schedule)
         self.world = world
         world.configure = partial(configured, options)

@@ -36,11 +36,10 @@ from raftlog_sim.shell.trio_world import TrioClient, TrioNode
 from raftlog_sim.workloads.callers import client_options
 from raftlog_sim.workloads.workload import Workload
 from raftlog_sim.world.disk import SimulatedDisk
+from raftlog_sim.world.faces import Action
 from raftlog_sim.world.relay import LinkChecks
 from raftlog_sim.world.world import (
-    Action,
     Configure,
-    Observer,
     World,
     config_of,
     controller_addresses,
@@ -49,6 +48,7 @@ from raftlog_sim.world.world import (
 
 if TYPE_CHECKING:
     from raftlog_sim.checks.invariants import Invariants
+    from raftlog_sim.world.node import Observer
 
 TICK_SECONDS: Final = 0.001
 """How often the run looks whether its phase is over."""

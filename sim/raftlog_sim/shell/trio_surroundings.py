@@ -9,7 +9,8 @@ from raftlog_sim.checks.invariants import Invariants
 from raftlog_sim.shell.trio_clock import JumpClock
 from raftlog_sim.shell.trio_network import Hub
 from raftlog_sim.shell.trio_streams import ClientEnd
-from raftlog_sim.world.world import Action, Observer
+from raftlog_sim.world.faces import Action
+from raftlog_sim.world.node import Observer
 
 
 class Surroundings(Protocol):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from raftlog.base.errors import RaftlogError
 from raftlog.base.units import millis
-from raftlog.client.core.client import Call
+from raftlog.client.core.calls import Call
 from raftlog.client.core.values import ClientOptions
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """One life of a simulated broker process: what it has in hand, and what it waits for."""
 
 from collections import deque
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, Protocol, final
 
 import attrs
 
@@ -11,11 +11,31 @@ from raftlog.broker import events as e
 from raftlog.broker.broker import Broker
 from raftlog.broker.incident.recorder import Recorder
 from raftlog.broker.turn_queue import TurnQueue
-from raftlog.storage.write_round import DirectoryWriter
+from raftlog.storage.write_round import DirectoryWriter, WriteRound
 from raftlog_sim.world.arrivals import ArrivalQueue
-from raftlog_sim.world.client import Connected
 from raftlog_sim.world.clock import NodeClock
-from raftlog_sim.world.disk_work import Performing
+
+
+class Connected(Protocol):
+    """Who is connected to a node. Answers may come in another order than the requests."""
+
+    def answered(self, request_no: int, frame: bytes | None) -> None:
+        """The answer to that request, or None: it asked for none."""
+
+    def lost(self) -> None:
+        """The node hung up, or is gone."""
+
+
+@final
+@attrs.define(eq=False)
+class Performing:
+    """Rounds that are performed as one. `inline`: on the loop, which stands still meanwhile."""
+
+    writes: list[e.Write]
+    steps: WriteRound
+    inline: bool
+    told: bool = False
+    """That everything is written."""
 
 
 @final

@@ -2,7 +2,7 @@
 callback."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol, final
+from typing import Any, Final, final
 
 import attrs
 
@@ -12,24 +12,12 @@ from raftlog.base.units import NANOS_PER_MICRO
 from raftlog.broker.events import Request
 from raftlog.kafka.codec import decode_response, encode_request
 from raftlog.kafka.versions import SERVED
-
-if TYPE_CHECKING:
-    from raftlog_sim.world.node import Node
+from raftlog_sim.world.faces import SimNode
 
 _LENGTH_BYTES: Final = 4
 CLIENT_NS: Final = 50 * NANOS_PER_MICRO
 """A frame's way to the broker."""
 Then = Callable[[Any], None]
-
-
-class Connected(Protocol):
-    """Who is connected to a node. Answers may come in another order than the requests."""
-
-    def answered(self, request_no: int, frame: bytes | None) -> None:
-        """The answer to that request, or None: it asked for none."""
-
-    def lost(self) -> None:
-        """The node hung up, or is gone."""
 
 
 class ConnectionLostError(RaftlogError):
@@ -52,7 +40,7 @@ class Pending:
 class Client:
     """Requests are numbered from 0 per connection, as the runtime does."""
 
-    node: "Node"
+    node: SimNode
     client_id: str = "sim"
     connection: ConnectionId | None = None
     pending: dict[int, Pending] = attrs.Factory(dict)

@@ -11,22 +11,18 @@ ends before has done it up to some call to the disk.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, final
-
-import attrs
+from typing import Final
 
 from raftlog.base.errors import RaftlogError
 from raftlog.base.units import NANOS_PER_MICRO, millis
 from raftlog.broker import events as e
 from raftlog.storage.segments.jobs import read_slice
-from raftlog.storage.write_round import SYNCS, WriteRound
+from raftlog.storage.write_round import SYNCS
 from raftlog_sim.base.streams import Stream
 from raftlog_sim.world import turns
+from raftlog_sim.world.boot import Boot, Performing
 from raftlog_sim.world.disk import SimulatedCrashError, SimulatedDisk
-
-if TYPE_CHECKING:
-    from raftlog_sim.world.boot import Boot
-    from raftlog_sim.world.node import Node
+from raftlog_sim.world.faces import SimNode
 
 WRITE_NS: Final = 50 * NANOS_PER_MICRO
 """From where a round is handed out to where something of it is written."""
@@ -42,28 +38,16 @@ ROUNDS_TOGETHER_MAX: Final = 64
 _JOB_CALLS_BITS: Final = 6
 
 
-@final
-@attrs.define(eq=False)
-class Performing:
-    """Rounds that are performed as one. `inline`: on the loop, which stands still meanwhile."""
-
-    writes: list[e.Write]
-    steps: WriteRound
-    inline: bool
-    told: bool = False
-    """That everything is written."""
-
-
 # --- rounds ---------------------------------------------------------------------------------------
 
 
-def begin_round(node: "Node", boot: "Boot") -> None:
+def begin_round(node: SimNode, boot: Boot) -> None:
     """Let the disk begin with what waits, soon."""
     boot.writing = True
     node.world.after(_BEGIN_NS + node.slower_ns, _take_up, node, boot)
 
 
-def _take_up(node: "Node", boot: "Boot") -> None:
+def _take_up(node: SimNode, boot: Boot) -> None:
     if node.boot_state is not boot:
         return
     if node.stalled:
@@ -74,7 +58,7 @@ def _take_up(node: "Node", boot: "Boot") -> None:
     _go_on(node, boot, _performing(boot, writes, inline=False))
 
 
-def begin_inline(node: "Node", boot: "Boot") -> None:
+def begin_inline(node: SimNode, boot: Boot) -> None:
     """Write and sync the lone round at the end of its turn: the process does nothing else."""
     if node.boot_state is not boot:
         return
@@ -83,12 +67,12 @@ def begin_inline(node: "Node", boot: "Boot") -> None:
     _go_on(node, boot, boot.inline)
 
 
-def _performing(boot: "Boot", writes: list[e.Write], *, inline: bool) -> Performing:
+def _performing(boot: Boot, writes: list[e.Write], *, inline: bool) -> Performing:
     ops = [op for write in writes for op in write.ops]
     return Performing(writes, boot.writer.begin(writes[-1].io_id, ops), inline)
 
 
-def _step(node: "Node", boot: "Boot", performing: Performing) -> None:
+def _step(node: SimNode, boot: Boot, performing: Performing) -> None:
     """Take one step of a round, whose time is over."""
     if node.boot_state is not boot:
         return
@@ -103,7 +87,7 @@ def _step(node: "Node", boot: "Boot", performing: Performing) -> None:
     _go_on(node, boot, performing)
 
 
-def _go_on(node: "Node", boot: "Boot", performing: Performing) -> None:
+def _go_on(node: SimNode, boot: Boot, performing: Performing) -> None:
     """Begin the next step, or end the round."""
     steps = performing.steps
     if steps.written and not performing.told:
@@ -119,14 +103,14 @@ def _go_on(node: "Node", boot: "Boot", performing: Performing) -> None:
         _ended(node, boot, performing)
 
 
-def _choice(node: "Node", choices: int) -> int:
+def _choice(node: SimNode, choices: int) -> int:
     """Which of the steps that may come next does."""
     if choices == 1:
         return 0
     return node.world.stream(f"syncs/{node.number}/{node.world.now}").below(choices)
 
 
-def _ended(node: "Node", boot: "Boot", performing: Performing) -> None:
+def _ended(node: SimNode, boot: Boot, performing: Performing) -> None:
     boot.writing = False
     result, writes = performing.steps.result, performing.writes
     assert result is not None, writes
@@ -154,7 +138,7 @@ def _ended(node: "Node", boot: "Boot", performing: Performing) -> None:
         begin_round(node, boot)
 
 
-def syncs_inline(node: "Node", boot: "Boot") -> bool:
+def syncs_inline(node: SimNode, boot: Boot) -> bool:
     """Whether what waits is synced inside the turn that handed it out."""
     quick = node.world.sync_ns <= turns.INLINE_SYNC_NS and node.slower_ns == 0
     return node.world.patient and quick and not node.stalled and turns.is_lone(boot)
@@ -163,13 +147,13 @@ def syncs_inline(node: "Node", boot: "Boot") -> bool:
 # --- jobs -----------------------------------------------------------------------------------------
 
 
-def begin_job(node: "Node", boot: "Boot") -> None:
+def begin_job(node: SimNode, boot: Boot) -> None:
     """Let the next job begin."""
     boot.working = True
     node.world.after(JOB_NS + node.slower_ns, _perform_job, node, boot)
 
 
-def _perform_job(node: "Node", boot: "Boot") -> None:
+def _perform_job(node: SimNode, boot: Boot) -> None:
     if node.boot_state is not boot:
         return
     if node.stalled:
@@ -191,7 +175,7 @@ def _perform_job(node: "Node", boot: "Boot") -> None:
         begin_job(node, boot)
 
 
-def _done(node: "Node", job: e.Job | e.Read) -> e.Event:
+def _done(node: SimNode, job: e.Job | e.Read) -> e.Event:
     try:
         if isinstance(job, e.Read):
             return e.ReadDone(job.token, read_slice(node.files, job.slice))
@@ -202,7 +186,7 @@ def _done(node: "Node", job: e.Job | e.Read) -> e.Event:
         return e.JobDone(job.token, error)
 
 
-def cut_job_short(node: "Node", boot: "Boot") -> None:
+def cut_job_short(node: SimNode, boot: Boot) -> None:
     """The process ends: half of the jobs that are under way then are done up to some call to the
     disk, or in the middle of it, or to the end, which is told to nobody."""
     if not boot.working or node.stalled or isinstance(boot.jobs[0], e.Read):

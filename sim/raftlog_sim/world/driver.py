@@ -5,7 +5,7 @@ brokers neither loses nor reorders; what breaks is the broker at the other end.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, final
+from typing import Any, Final, Protocol, final
 
 import attrs
 
@@ -28,10 +28,7 @@ from raftlog.client.core.values import (
     Hangup,
     Send,
 )
-from raftlog_sim.world.node import Node
-
-if TYPE_CHECKING:
-    from raftlog_sim.world.world import World
+from raftlog_sim.world.faces import SimNode, SimWorld
 
 DIAL_NS: Final = millis(1)
 WAY_NS: Final = 60 * NANOS_PER_MICRO
@@ -59,7 +56,7 @@ class _Wire:
 
     driver: "SimClient"
     dial: int
-    node: Node
+    node: SimNode
     connection: ConnectionId = ConnectionId(0)
     requests: int = 0
     open: bool = True
@@ -91,7 +88,7 @@ class _Wire:
 class SimClient:
     """A `ClientCore` in virtual time. `call` begins, `then` hears the result."""
 
-    world: "World"
+    world: SimWorld
     name: str
     options: ClientOptions
     listens: Listens | None = None

@@ -1,7 +1,7 @@
 """What a simulated process does with the effects of a turn."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import attrs
 
@@ -10,11 +10,9 @@ from raftlog.broker import events as e
 from raftlog.records.slices import FileSlice
 from raftlog.storage.segments.jobs import read_slice
 from raftlog_sim.world import disk_work
+from raftlog_sim.world.boot import Boot
 from raftlog_sim.world.client import cut_frames
-
-if TYPE_CHECKING:
-    from raftlog_sim.world.boot import Boot
-    from raftlog_sim.world.node import Node
+from raftlog_sim.world.faces import SimNode
 
 
 @final
@@ -22,8 +20,8 @@ if TYPE_CHECKING:
 class Hands:
     """The `raftlog.broker.turn_queue.Hands` of one boot of a node."""
 
-    node: "Node"
-    boot: "Boot"
+    node: SimNode
+    boot: Boot
     _inline: bool = False
     """The round of this turn is synced inside the turn."""
 

@@ -6,7 +6,7 @@ with. So what a path of the broker names is found on that disk, whichever direct
 takes all of them; and a call that is asked to fail in one of them fails there only.
 """
 
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from typing import Final, NamedTuple, final
 
 import attrs
 
@@ -24,11 +24,9 @@ from raftlog.storage.directories.log_directories import (
     open_further,
 )
 from raftlog.storage.replica import GROUPS_DIRECTORY
+from raftlog_sim.world.boot import Boot
 from raftlog_sim.world.disk import SimulatedDisk
-
-if TYPE_CHECKING:
-    from raftlog_sim.world.boot import Boot
-    from raftlog_sim.world.node import Node
+from raftlog_sim.world.faces import SimNode
 
 _FIRST_ID: Final = 0xF000
 _MENDED_NS: Final = millis(500)
@@ -105,18 +103,18 @@ class OpenedDisks(NamedTuple):
     images: tuple[FurtherImage, ...]
 
 
-def add_disks(node: "Node", count: int) -> None:
+def add_disks(node: SimNode, count: int) -> None:
     """Give a machine that is down so many further directories in all."""
     assert not node.up, node.number
     node.directories = count
 
 
-def further_of(node: "Node") -> list[FurtherDisk]:
+def further_of(node: SimNode) -> list[FurtherDisk]:
     """The further directories of a machine, on the disk that it has now."""
     return [FurtherDisk(node.disk, further_prefix(each)) for each in _ids(node)]
 
 
-def as_one(node: "Node", disk: SimulatedDisk) -> Disk:
+def as_one(node: SimNode, disk: SimulatedDisk) -> Disk:
     """This disk, or a copy of it, with the further directories where the product looks for
     them."""
     prefixes = [further_prefix(each) for each in _ids(node)]
@@ -125,7 +123,7 @@ def as_one(node: "Node", disk: SimulatedDisk) -> Disk:
     return LogDirectories(disk, {each: FurtherDisk(disk, each) for each in prefixes})
 
 
-def _ids(node: "Node") -> list[DirectoryId]:
+def _ids(node: SimNode) -> list[DirectoryId]:
     first = _FIRST_ID + 0x100 * node.number
     return [DirectoryId(first + number) for number in range(node.directories)]
 
@@ -138,7 +136,7 @@ def _check_alone(files: LogDirectories, path: str) -> None:
         assert f"{home}/{name}" == path or name not in files.list(home), (path, home)
 
 
-def look_after(node: "Node", boot: "Boot") -> None:
+def look_after(node: SimNode, boot: Boot) -> None:
     """An operator sees that a directory has failed, and starts the broker again once the disk
     answers: until then the broker uses nothing of it."""
     if boot.mending or not any(each.error for each in node.broker.context.log_directories.further):
@@ -147,7 +145,7 @@ def look_after(node: "Node", boot: "Boot") -> None:
     node.world.after(_MENDED_NS, _mend, node, boot)
 
 
-def _mend(node: "Node", boot: "Boot") -> None:
+def _mend(node: SimNode, boot: Boot) -> None:
     if node.boot_state is not boot:
         return
     if node.broken or node.suspended or node.stalled:
@@ -158,7 +156,7 @@ def _mend(node: "Node", boot: "Boot") -> None:
     node.start()
 
 
-def open_disks(node: "Node", image: DirectoryImage) -> OpenedDisks:
+def open_disks(node: SimNode, image: DirectoryImage) -> OpenedDisks:
     """Open the further directories, as the runtime does, and settle what moves left."""
     if not node.directories:
         return OpenedDisks(node.disk, {}, ())

@@ -20,7 +20,7 @@ with the name of the old session, which the broker has to refuse; and so does wh
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import attrs
 
@@ -35,11 +35,8 @@ from raftlog.storage.directories.incarnations import NONE
 from raftlog_sim.base.streams import Stream
 from raftlog_sim.base.violation import Violation
 from raftlog_sim.world.carried import Carried
-
-if TYPE_CHECKING:
-    from raftlog_sim.world.node import Node
-    from raftlog_sim.world.relay import LinkChecks, Strike
-    from raftlog_sim.world.world import World
+from raftlog_sim.world.faces import SimNode, SimWorld
+from raftlog_sim.world.relay import LinkChecks, Strike
 
 DIAL_NS: Final = millis(1)
 LATENCY_NS: Final = 100 * NANOS_PER_MICRO
@@ -83,7 +80,7 @@ class Pipe:
     reorder_ns: int = 0
     kinds: tuple[type, ...] = ()
     kinds_drop: int = 0
-    strike: "Strike | None" = None
+    strike: Strike | None = None
     """Of streams only."""
     append: Append | None = None
     """The last append with entries that it carried, while `replays` is set."""
@@ -114,7 +111,7 @@ class Cut(NamedTuple):
 class Network:
     """All links of a world."""
 
-    world: "World"
+    world: SimWorld
     encode: bool = False
     stale: bool = False
     latency_ns: int = LATENCY_NS
@@ -133,7 +130,7 @@ class Network:
     pipes: dict[PairKey, Pipe] = attrs.Factory(dict)
     half_open: dict[PairKey, SessionId] = attrs.Factory(dict)
     """By (who still believes in it, who is gone)."""
-    order: "LinkChecks | None" = None
+    order: LinkChecks | None = None
     relayed: bool = False
     """Both of a network of streams only: messages are dropped and repeated here."""
     _dialling: dict[PairKey, None] = attrs.Factory(dict)
@@ -167,7 +164,7 @@ class Network:
         one.deliver(_link_up(other, one, session))
         other.deliver(_link_up(one, other, session))
 
-    def _codecs(self, one: "Node", other: "Node") -> dict[NodeId, tuple[PeerCodec, PeerCodec]]:
+    def _codecs(self, one: SimNode, other: SimNode) -> dict[NodeId, tuple[PeerCodec, PeerCodec]]:
         """What the handshake fixes: each end reckons for itself what it writes and reads."""
         if not (self.encode or one.release or other.release):
             return {}
@@ -415,7 +412,7 @@ class Network:
         return pipe
 
 
-def _spoken(mine: "Node", theirs: "Node") -> PeerCodec:
+def _spoken(mine: SimNode, theirs: SimNode) -> PeerCodec:
     """The protocol that an end of a link takes for the one that both know."""
     release = mine.config.release
     version = peer_codec.common_version(release.protocols, theirs.config.release.protocols)
@@ -423,7 +420,7 @@ def _spoken(mine: "Node", theirs: "Node") -> PeerCodec:
     return release.codecs[version]
 
 
-def _link_up(peer: "Node", told: "Node", session: SessionId) -> LinkUp:
+def _link_up(peer: SimNode, told: SimNode, session: SessionId) -> LinkUp:
     """What one end hears of the other, as a handshake says it."""
     newest = min(end.config.release.protocols[1] for end in (peer, told))
     life = peer.broker.volume.store.incarnation if newest >= INCARNATIONS_FROM else NONE

@@ -5,39 +5,93 @@ another, jobs likewise beside them, as the runtime's threads do (`disk_work`). A
 boot: whatever was under way for it stays as far as it went, and comes back to nobody.
 """
 
-from typing import TYPE_CHECKING, Final, final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, final
 
 import attrs
 
 from raftlog.base.errors import CorruptData, DiskError
 from raftlog.base.ids import BootNumber, ConnectionId, DirectoryId, NodeId
-from raftlog.base.ports import Disk
-from raftlog.base.units import NANOS_PER_MICRO
+from raftlog.base.ports import Disk, Entropy
+from raftlog.base.units import NANOS_PER_MICRO, Instant
 from raftlog.broker import events as e
 from raftlog.broker.broker import Broker
 from raftlog.broker.config import BrokerConfig
+from raftlog.broker.incident.recorder import Recorder
 from raftlog.broker.turn_queue import perform
-from raftlog.storage.directories.data_dir import DirectoryImage, draw_incarnation, open_directory
+from raftlog.storage.directories.data_dir import (
+    DirectoryIdentity,
+    DirectoryImage,
+    draw_incarnation,
+    open_directory,
+)
+from raftlog.storage.directories.log_directories import FurtherImage
 from raftlog.storage.directories.store_file import StoreReader
 from raftlog.storage.directories.store_records import StoreState
 from raftlog.storage.write_round import DirectoryWriter
 from raftlog_sim.world import disk_work, turns
 from raftlog_sim.world.arrivals import queue_of
-from raftlog_sim.world.boot import Boot, Turn
-from raftlog_sim.world.client import Connected
+from raftlog_sim.world.boot import Boot, Connected, Turn
 from raftlog_sim.world.clock import MachineClock, NodeClock
 from raftlog_sim.world.disk import Keep, SimulatedCrashError, SimulatedDisk
 from raftlog_sim.world.disk_work import RESTART_NS
+from raftlog_sim.world.faces import SimWorld
 from raftlog_sim.world.hands import Hands
 from raftlog_sim.world.more_disks import OpenedDisks, look_after, open_disks
+from raftlog_sim.world.network import Network
 from raftlog_sim.world.releases import RELEASES
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from raftlog_sim.world.world import World
-
 SYNC_NS: Final = 150 * NANOS_PER_MICRO
+
+
+class Observer(Protocol):
+    """Looks on: invariants, digests, traces."""
+
+    def after_turn(self, node: "Node", events: Sequence[e.Event], effects: e.Effects) -> None: ...
+
+
+class BootRecorder(Protocol):
+    """Records every boot of every broker."""
+
+    def of_boot(
+        self,
+        node: "Node",
+        image: DirectoryImage,
+        further: Sequence[FurtherImage],
+        entropy: Entropy,
+        now: Instant,
+    ) -> Recorder:
+        """The broker of a boot, made and recorded."""
+        ...
+
+
+class NodeWorld(SimWorld, Protocol):
+    """The world of a node, with all that hears of its boots and turns."""
+
+    observer: Observer | None
+    recordings: BootRecorder | None
+
+    @property
+    def network(self) -> Network: ...
+
+    @property
+    def nodes(self) -> "Mapping[NodeId, Node]": ...
+
+    def running(self) -> "list[Node]":
+        """Nodes that are up, by number."""
+        ...
+
+    def new_disk(self, node: NodeId) -> SimulatedDisk:
+        """An empty disk for a node."""
+        ...
+
+    def new_directory(self, node: NodeId) -> Any:
+        """A fresh directory id."""
+        ...
+
+    def format(self, disk: SimulatedDisk, identity: DirectoryIdentity) -> None:
+        """Give an empty disk its identity."""
+        ...
 
 
 @final
@@ -45,7 +99,7 @@ SYNC_NS: Final = 150 * NANOS_PER_MICRO
 class Node:
     """See the module."""
 
-    world: "World"
+    world: NodeWorld
     config: BrokerConfig
     disk: SimulatedDisk
     directories: int = 0

@@ -19,7 +19,7 @@ off what nobody waits for, so the order of hearing is its own; that of frames is
 from collections import deque
 from collections.abc import Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 import attrs
 
@@ -29,9 +29,7 @@ from raftlog.broker.events import Effects, Event, PeerMessages
 from raftlog.broker.peer_codec import PROTOCOL_MAX, PROTOCOLS
 from raftlog_sim.base.streams import Stream
 from raftlog_sim.base.violation import Violation
-
-if TYPE_CHECKING:
-    from raftlog_sim.world.node import Node
+from raftlog_sim.world.faces import SimNode
 
 HANDSHAKE: Final = {True: (40, 32, None), False: (72, None)}
 """Sizes of its messages, by whether they come from the dialler; None for a size, so many bytes, and
@@ -138,7 +136,7 @@ class LinkChecks:
     _sent: dict[tuple[SessionId, NodeId], deque[int]] = attrs.Factory(dict)
     heard: int = 0
 
-    def after_turn(self, node: "Node", events: Sequence[Event], effects: Effects) -> None:
+    def after_turn(self, node: SimNode, events: Sequence[Event], effects: Effects) -> None:
         """Look at a turn. Raises `Violation`."""
         for event in events:
             if type(event) is PeerMessages:

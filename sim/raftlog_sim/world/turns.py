@@ -7,22 +7,20 @@ round is synced inside the turn that handed it out (decisions 0049 and 0050). In
 event brings about a turn, in the order of arrival: more turns, and orders that no real shell has.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from raftlog.base.limits import TURN_EVENTS_MAX
 from raftlog.base.units import millis
 from raftlog.broker import events as e
 from raftlog.storage.ops import AppendBytes, StoreRecords
 from raftlog_sim.base.streams import Stream
-
-if TYPE_CHECKING:
-    from raftlog_sim.world.boot import Boot
-    from raftlog_sim.world.node import Node
+from raftlog_sim.world.boot import Boot
+from raftlog_sim.world.faces import SimNode
 
 INLINE_SYNC_NS: Final = millis(1)
 
 
-def wants_turn(boot: "Boot", event: e.Event) -> bool:
+def wants_turn(boot: Boot, event: e.Event) -> bool:
     """Queue an event. Returns whether it brings about a turn; else it waits for the next one."""
     if type(event) is e.PeerMessages:
         ends_soon = boot.writing and boot.inline is None
@@ -31,7 +29,7 @@ def wants_turn(boot: "Boot", event: e.Event) -> bool:
     return True
 
 
-def taken(node: "Node", boot: "Boot") -> list[e.Event]:
+def taken(node: SimNode, boot: Boot) -> list[e.Event]:
     """The events of the next turn, which wait no longer."""
     world, most = node.world, TURN_EVENTS_MAX
     if world.split_turns:
@@ -40,7 +38,7 @@ def taken(node: "Node", boot: "Boot") -> list[e.Event]:
     return boot.inbox.collect([], most)
 
 
-def _drawn_size(boot: "Boot", draws: Stream) -> int:
+def _drawn_size(boot: Boot, draws: Stream) -> int:
     """How much of what waits a turn takes where turns are split at random: half of them take as
     much as they may."""
     waiting = len(boot.inbox)
@@ -49,7 +47,7 @@ def _drawn_size(boot: "Boot", draws: Stream) -> int:
     return min(TURN_EVENTS_MAX, draws.between(1, waiting))
 
 
-def is_lone(boot: "Boot") -> bool:
+def is_lone(boot: Boot) -> bool:
     """Whether the one round that waits may be synced inside its turn."""
     if boot.writing or len(boot.rounds) != 1:
         return False

@@ -16,18 +16,17 @@ from raftlog.base.ports import Tracer
 from raftlog.base.trace import NoTracer
 from raftlog.base.units import KIB, millis
 from raftlog.broker.config import BrokerConfig, Listener
-from raftlog.broker.events import Effects, Event, PeerAddress
+from raftlog.broker.events import PeerAddress
 from raftlog.client.core.values import ClientOptions
 from raftlog.storage.directories.data_dir import DirectoryIdentity, format_directory
 from raftlog_sim.base.streams import Stream
 from raftlog_sim.base.stuck import StuckError
-from raftlog_sim.checks.boot_checks import BootChecks
-from raftlog_sim.incidents.recordings import Recordings
 from raftlog_sim.world.disk import SimulatedDisk
 from raftlog_sim.world.driver import SimClient
+from raftlog_sim.world.faces import Action, JobChecks
 from raftlog_sim.world.inode import SECTOR
 from raftlog_sim.world.network import Network
-from raftlog_sim.world.node import SYNC_NS, Node
+from raftlog_sim.world.node import SYNC_NS, BootRecorder, Node, Observer
 
 LISTENER: Final = "PLAINTEXT"
 CLIENT_PORT: Final = 9092
@@ -35,14 +34,7 @@ PEER_PORT: Final = 9192
 STEPS_AN_INSTANT_MAX: Final = 100_000
 """More things at one instant are a broker that wants turn after turn and does nothing with it."""
 
-Action = Callable[..., None]
 Configure = Callable[[BrokerConfig], BrokerConfig]
-
-
-class Observer(Protocol):
-    """Who looks on: invariants, digests, traces."""
-
-    def after_turn(self, node: Node, events: Sequence[Event], effects: Effects) -> None: ...
 
 
 @final
@@ -58,9 +50,9 @@ class World:
     bytes, and the world can be copied whole."""
     observer: Observer | None = None
     """Sees every turn of every node before its effects are performed."""
-    boot_checks: BootChecks | None = None
+    boot_checks: JobChecks | None = None
     """Looks at what boots make of files, where somebody wants to know."""
-    recordings: Recordings | None = None
+    recordings: BootRecorder | None = None
     """Where every boot of every broker is recorded, if it is."""
     sync_ns: int = SYNC_NS
     """How long a sync takes on every disk."""
