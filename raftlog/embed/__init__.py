@@ -1,4 +1,4 @@
-"""What users import: whole clusters in a `with` block, and a replicated log (floor 8).
+"""Whole clusters in a `with` block, and a replicated log, for users to import (floor 8).
 
 Cluster(brokers=3) starts real brokers on free loopback ports and leaves nothing behind.
 ReplicatedLog is Raft without Kafka: append, read, follow, linearizable end.

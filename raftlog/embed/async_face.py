@@ -1,4 +1,4 @@
-"""The methods of a `Cluster` that wait, for event loops."""
+"""The blocking methods of a `Cluster`, for event loops."""
 
 from typing import Protocol, final
 
@@ -24,7 +24,7 @@ class WaitingCluster(Protocol):
 
 @final
 class AsyncFace:
-    """The methods of a `Cluster` that wait, awaitable from trio and from asyncio."""
+    """The blocking methods of a `Cluster`, to be awaited in trio or asyncio."""
 
     def __init__(self, cluster: WaitingCluster) -> None:
         self._cluster = cluster

@@ -5,8 +5,8 @@
         cluster.kill(cluster.leader_of("orders", 0))
 
 The brokers are real: they listen on free ports of the loopback interface, elect leaders, write and
-sync files. They live inside this process, or with `processes=True` each in its own. When the block
-is left nothing remains: no thread, no process, and no file unless a directory was given.
+sync files. They run inside this process, or with `processes=True` each in its own. When the block
+ends nothing remains: no thread, no process, and no file unless a directory was given.
 
 The methods block. Inside an event loop, trio's or asyncio's, use `async with Cluster(...)` and the
 same methods under `.aio`.
@@ -52,22 +52,24 @@ from raftlog.runtime.local.ports import HOST
 from raftlog.testing.rules import api_key_of, refuse_topic
 
 BROKERS_MAX: Final = 9
-"""So many fit on one machine."""
+"""The largest number of brokers; more do not run well on one machine."""
 START_ATTEMPTS: Final = 3
-"""Free ports are chosen before they are bound; somebody else may be quicker."""
+"""How often the start is tried. Free ports are chosen before they are bound, and another process
+may bind one first."""
 _POLL_SECONDS: Final = 0.02
 _UNKNOWN_SECONDS: Final = 3.0
-"""So long a topic that nothing is known of may be on its way to the broker that is asked."""
+"""How long a question about an unknown topic waits: the asked broker may not have heard of it
+yet."""
 _ANSWER_NS: Final = millis(1_000)
 
 
 @final
 class Cluster:
-    """See the module. `settings` are broker settings by Kafka's names; `controllers` is 1 or 3 (by
-    default 3 from three brokers on). A given directory is founded once: the next cluster on it
-    finds the same data and listens on the same ports as long as they are free. `fixture` is a
-    folder of `raftlog topics export`, whose topics a new cluster begins with. `record`
-    is an empty folder, or none yet, for recordings of all brokers (`raftlog incident`)."""
+    """A cluster of real brokers. `settings` are broker settings by Kafka's names. `controllers` is
+    1 or 3, by default 3 from three brokers on. A `directory` keeps the data: the next cluster on it
+    has the same data, and the same ports if they are free. `fixture` is a folder of `raftlog topics
+    export`, whose topics a new cluster begins with. `record` is an empty or new folder for
+    recordings of all brokers (`raftlog incident`)."""
 
     @checked
     def __init__(
@@ -100,7 +102,7 @@ class Cluster:
     # --- life -------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Found, start all brokers, and wait until they are ready; `with` does it."""
+        """Found the cluster, start all brokers, and wait until they are ready. `with` calls it."""
         if self._cluster is not None:
             raise LocalMisuse("the cluster is running already")
         if not self._processes or self._fixture is not None:
@@ -153,7 +155,7 @@ class Cluster:
             self._inside.start_all()
 
     def stop(self) -> None:
-        """End everything and leave nothing behind; `with` does it."""
+        """End all brokers and leave nothing behind. `with` calls it."""
         if self._inside is not None:
             refuse_inside_trio("Cluster.stop", "use `async with Cluster(...)`")
         try:
@@ -214,12 +216,12 @@ class Cluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a Kafka client takes to connect."""
+        """The addresses of all brokers as Kafka clients take them: `host:port,host:port`."""
         return self._running.bootstrap_servers
 
     @property
     def directory(self) -> Path:
-        """Where the brokers' data, configuration and output (brokerN.log) lie."""
+        """The folder with the brokers' data, configuration and output (brokerN.log)."""
         return self._running.directory
 
     @property
@@ -229,7 +231,7 @@ class Cluster:
 
     @property
     def alive(self) -> list[int]:
-        """The nodes that were neither killed nor stopped; paused ones are alive."""
+        """The nodes that were neither killed nor shut down. Paused ones are alive."""
         if self._inside is not None:
             return self._inside.running()
         processes = self._running.processes
@@ -237,31 +239,32 @@ class Cluster:
 
     @checked
     def address_of(self, node: NodeNumber) -> tuple[str, int]:
-        """Where clients reach a broker."""
+        """The host and port at which clients reach a broker."""
         return HOST, self._running.place(node).client_port
 
     # --- faults -----------------------------------------------------------------------------------
 
     @checked
     def kill(self, node: NodeNumber) -> None:
-        """SIGKILL, or its like: the broker ends between two instants and hands over nothing."""
+        """Kill a broker, as SIGKILL does: it ends at once and hands over nothing."""
         self._running.place(node)
         (self._inside or self._running).kill(node)
         self._paused.discard(node)
 
     @checked
     def shut_down(self, node: NodeNumber) -> None:
-        """SIGTERM: the broker hands over leadership first."""
+        """Stop a broker, as SIGTERM does: it hands over leadership first."""
         self.resume(node)
         (self._inside or self._running).terminate(node)
 
     @checked
     def restart(self, node: NodeNumber, *, wait: bool = True) -> None:
-        """Start a dead broker on its old directory and ports; a live one is killed first.
+        """Start a dead broker with its old directory and ports; a live one is killed first.
 
-        It returns when the broker is ready. While too few controllers are alive for any broker to
-        become ready, it returns when the broker listens; so does `wait=False`. `OperatingError`
-        when it is not ready in time; the error says what it waits for, and the broker goes on."""
+        It returns when the broker is ready. With `wait=False`, or while too few controllers are
+        alive for any broker to become ready, it returns when the broker listens. `OperatingError`
+        when the broker is not ready in time: the error says what it waits for, and the broker goes
+        on."""
         self._running.place(node)
         if node in self.alive:
             self.kill(node)
@@ -274,8 +277,7 @@ class Cluster:
             brokers.wait_serving(node)
 
     def start_all(self) -> None:
-        """Start every dead broker, together, and wait until all are ready. This is how a cluster
-        comes back after all of it was killed."""
+        """Start all dead brokers together, and wait until all are ready."""
         (self._inside or self._running).start_all()
 
     def _has_quorum(self) -> bool:
@@ -286,14 +288,14 @@ class Cluster:
 
     @checked
     def pause(self, node: NodeNumber) -> None:
-        """SIGSTOP: the broker stands still, its connections stay open."""
+        """Pause a broker, as SIGSTOP does: it does nothing, and its connections stay open."""
         self._running.place(node)
         (self._inside or self._running).pause(node)
         self._paused.add(node)
 
     @checked
     def resume(self, node: NodeNumber) -> None:
-        """SIGCONT. A broker that is not paused is left alone."""
+        """Let a broker go on, as SIGCONT does; nothing happens unless it was paused."""
         self._running.place(node)
         if node in self._paused:
             (self._inside or self._running).resume(node)
@@ -310,7 +312,7 @@ class Cluster:
     ) -> FaultHandle:
         """Cut groups of brokers off from each other; clients still reach all of them. Messages wait
         at the cut until it heals. A broker in no group still reaches every other one. With
-        `one_way`, only what earlier groups send to later ones waits."""
+        `one_way`, only messages from earlier groups to later ones wait."""
         named = {"first": first, "second": second, **({"third": third} if third else {})}
         groups = node_groups(self.nodes, named)
         return self._put({"do": "partition", "groups": groups, "one_way": one_way})
@@ -332,15 +334,15 @@ class Cluster:
         *,
         ms: Milliseconds,
     ) -> FaultHandle:
-        """Let messages between two groups of brokers, or between all brokers, take so much longer
-        each way. Answers to clients are delayed by `on(api).delay`."""
+        """Delay messages between two groups of brokers, or between all brokers, by `ms` each way.
+        To delay answers to clients use `on(api).delay`."""
         named = {"first": first, "second": second}
         groups = node_groups(self.nodes, named) if first or second else None
         return self._put({"do": "delay_peers", "groups": groups, "ms": ms})
 
     @checked
     def slow_disk(self, node: NodeNumber, *, ms: Milliseconds) -> FaultHandle:
-        """Let each sync of a broker's disk take so much longer."""
+        """Delay each sync of a broker's disk by `ms`."""
         self._running.place(node)
         return self._put({"do": "slow_disk", "ms": ms}, [node])
 
@@ -352,8 +354,8 @@ class Cluster:
 
     @checked
     def fail_sync(self, node: NodeNumber) -> FaultHandle:
-        """Let syncs of a broker's disk fail. The broker then serves no more, for good: remove the
-        fault and restart it."""
+        """Let syncs of a broker's disk fail. It then serves no more: end the fault and restart
+        it."""
         self._running.place(node)
         return self._put({"do": "fail_sync"}, [node])
 
@@ -367,22 +369,22 @@ class Cluster:
         connection: str | None = None,
         node: NodeNumber | None = None,
     ) -> ApiFaults:
-        """The requests of an API, by its name in Kafka's protocol, on which a fault is to act: all,
-        or those that name a topic, of a client id, over a connection (the client's own host:port),
-        to one broker."""
+        """Select the requests of an API on which a fault acts; a method of the result begins it.
+        `api` is a name of Kafka's protocol ("Produce"). The others select further: requests that
+        name a topic, of a client id, on a connection (the client's host:port), to one broker."""
         nodes = self.nodes if node is None else [self._running.place(node).node]
         refuse_topic(api_key_of(api, "api"), topic)
         which = {"on": api, "topic": topic, "client_id": client_id, "connection": connection}
         return ApiFaults(self._faulty, which, tuple(nodes))
 
     def heal(self) -> None:
-        """End every fault that is in force. Brokers that are dead or paused stay so."""
+        """End every fault that is in force. Dead and paused brokers stay as they are."""
         self._faulty.heal()
 
     @checked
     def recover(self, *, seconds: Seconds = HEALTHY_SECONDS) -> str:
-        """`heal`, let paused brokers go on, start dead ones, and wait until all is well. A line for
-        each fault since the last call says how often it was used."""
+        """`heal`, resume paused brokers, start dead ones, wait for a healthy cluster. Returns a
+        line for each fault since the last call: how often it was used."""
         told = self._faulty.take_report()
         for node in sorted(self._paused):
             self.resume(node)
@@ -410,9 +412,8 @@ class Cluster:
         *,
         seconds: Seconds = HEALTHY_SECONDS,
     ) -> int:
-        """The node that leads a partition. One that is known to be dead is no answer: a new leader
-        is waited for. `OperatingError` when there is none in time; a topic or partition that does
-        not exist may have been made a moment ago, and is waited for 3 s."""
+        """The node that leads a partition. While the known leader is dead, this waits for a new
+        one; `OperatingError` when there is none in time. It waits 3 s for an unknown topic."""
         unknown_since: float | None = None
 
         def look() -> int | str | OperatingError:
@@ -429,7 +430,7 @@ class Cluster:
         return self._until(look, seconds)
 
     def _leader_of(self, topic: str, partition: int) -> int | str | OperatingError:
-        """An error when the broker that was asked does not know of such a partition."""
+        """The leader by one broker's answer; an error for a partition that it does not know."""
         (told,) = self._metadata([topic]).topics
         for found in told.partitions:
             if found.partition_index == partition:
@@ -449,8 +450,8 @@ class Cluster:
         )
 
     def _leader_of_all(self, name: str) -> int | None:
-        """The leader of the highest term, by the word of all brokers, while some may be cut off:
-        those do not know who leads now. None without a fault."""
+        """The leader of the highest term in any broker's status; None without a fault in force. A
+        broker that is cut off may not know the leader."""
         if self._faults is None or not self._faults.active:
             return None
         able = [node for node in self.alive if node not in self._paused]
@@ -458,8 +459,8 @@ class Cluster:
 
     @checked
     def wait_until_healthy(self, *, seconds: Seconds = HEALTHY_SECONDS) -> None:
-        """Wait until every broker is alive and known to the cluster, and every partition, by its
-        leader's word, has all its replicas in sync. `OperatingError` says what is lacking."""
+        """Wait until every broker is alive and registered, and every leader reports all replicas of
+        its partition in sync. `OperatingError` says what is missing."""
         self._until(self._health, seconds)
 
     def _health(self) -> int | str:
@@ -473,7 +474,7 @@ class Cluster:
         return lacking(broker_status(port) for port in ports) or 0
 
     def _until(self, look: Callable[[], int | str | OperatingError], seconds: float) -> int:
-        """Look until there is a number; a text says what is lacking, an error that it is final."""
+        """Call `look` until it returns a number (a text: what is missing) or a final error."""
         lacking = "nothing was heard of the cluster"
         deadline = time.perf_counter() + seconds
         while time.perf_counter() < deadline:

@@ -1,8 +1,8 @@
-"""Blocking calls from an event loop, trio's or asyncio's: each runs in a thread of its own.
+"""Blocking calls from an event loop (trio or asyncio): each runs in a thread of its own.
 
-A call that changes something is waited for once it was begun. A cancellation that comes meanwhile
-arrives when the call is over, so that no cluster is left half started or half stopped. A read is
-left alone: its task is cancelled at once, and its thread ends with the read.
+A task waits for a call that changes something even if the task is cancelled. The cancellation
+arrives when the call is over, so that no cluster is left half started or half stopped. A task does
+not wait for a read: it is cancelled at once, and the thread ends with the read.
 """
 
 import asyncio  # noqa: TID251 - the user's event loop, which may be asyncio's
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 async def in_thread(function: Callable[..., Result], *args: Any, **more: Any) -> Result:
-    """Run a blocking function in a thread; its result, or what it raised."""
+    """Run a blocking function in a thread; return its result or raise its error."""
     call = partial(function, *args, **more)
     if inside_trio():
         return await trio.to_thread.run_sync(call)
@@ -29,7 +29,7 @@ async def in_thread(function: Callable[..., Result], *args: Any, **more: Any) ->
 
 
 async def in_thread_abandoned(function: Callable[..., Result], *args: Any) -> Result:
-    """The same for a bounded read: a cancellation does not wait for it."""
+    """Run a bounded read in a thread. A cancellation does not wait for it."""
     call = partial(function, *args)
     if inside_trio():
         return await trio.to_thread.run_sync(call, abandon_on_cancel=True)
@@ -38,10 +38,11 @@ async def in_thread_abandoned(function: Callable[..., Result], *args: Any) -> Re
 
 
 async def enter_in_thread(enter: Callable[[], Result], leave: Callable[[], None]) -> Result:
-    """Run what a block begins with. A block that is cancelled while it is entered is not left, so
-    `leave` takes back here what `enter` has done."""
+    """Run the function that enters a block. A block that is cancelled while it is being entered is
+    never left, so `leave` then undoes `enter` here."""
     if inside_trio():
-        return await in_thread(enter)  # trio raises a cancellation inside the block, or before
+        # trio raises a cancellation inside the block or before it, never here
+        return await in_thread(enter)
     try:
         return await _in_asyncio(enter)
     except asyncio.CancelledError:
@@ -50,7 +51,8 @@ async def enter_in_thread(enter: Callable[[], Result], leave: Callable[[], None]
 
 
 async def in_thread_shielded(function: Callable[..., Result], *args: Any) -> Result:
-    """The same for what must be done in a task that is cancelled already: leaving a block."""
+    """Run a function in a thread even if the task is cancelled already, as when it leaves a
+    block."""
     if inside_trio():
         with trio.CancelScope(shield=True):
             return await in_thread(function, *args)
@@ -58,23 +60,25 @@ async def in_thread_shielded(function: Callable[..., Result], *args: Any) -> Res
 
 
 async def _in_asyncio(call: Callable[[], Result]) -> Result:
-    """Wait for the call, then raise the cancellation that came meanwhile: asyncio tells a task of
-    each only once. Its timeouts count what they asked for themselves; nothing is asked again."""
+    """Wait for the call, then raise a cancellation that came meanwhile. asyncio reports each
+    cancellation to a task only once, and its timeouts count their own, so none is requested
+    again."""
     thread, done = _begun(call)
     cancelled: asyncio.CancelledError | None = None
     while not done.done():
         try:
-            await asyncio.wait([done])  # a cancellation of `await done` would reach the call
+            await asyncio.wait([done])  # `await done` would pass a cancellation on to the call
         except asyncio.CancelledError as error:
             cancelled = cancelled or error
-    thread.join()  # it has nothing left to do
+    thread.join()  # the thread has nothing left to do
     if cancelled is not None:
         raise cancelled from done.exception()
     return done.result()
 
 
 def _begun(call: Callable[[], Result]) -> tuple[threading.Thread, "asyncio.Future[Result]"]:
-    """A thread of its own, as trio has it: the loop's shared ones may all be busy."""
+    """Begin a call in a new thread, as trio does. The threads that the loop shares may all be
+    busy."""
     loop, context = asyncio.get_running_loop(), contextvars.copy_context()
     done: asyncio.Future[Result] = loop.create_future()
 
@@ -85,7 +89,7 @@ def _begun(call: Callable[[], Result]) -> tuple[threading.Thread, "asyncio.Futur
             result = context.run(call)
         except BaseException as error:
             failure = error
-        with contextlib.suppress(RuntimeError):  # the loop of an abandoned read may be closed
+        with contextlib.suppress(RuntimeError):  # the read was abandoned and its loop may be closed
             loop.call_soon_threadsafe(_settle, done, result, failure)
 
     thread = threading.Thread(target=work, name="raftlog call", daemon=True)

@@ -23,11 +23,12 @@ _ROOMS: Final = ("faststream.kafka", "faststream.confluent")
 
 @final
 class RaftlogTestBroker:
-    """See the module. `cluster` is one that runs, or None for one of its own; entering gives the
-    application's broker, and `cluster` is the cluster, to kill brokers of."""
+    """The application's FastStream broker, connected to real brokers. Entering the block returns
+    it. `cluster` is a running cluster, or None to start one; then the attribute `cluster` has it,
+    for a test that kills brokers."""
 
     __test__ = False
-    """pytest collects no test here, whatever the name says."""
+    """Tells pytest that this class is no test, although its name has "Test" in it."""
 
     def __init__(self, broker: Any, *, cluster: Cluster | None = None, brokers: int = 3) -> None:
         self._broker = broker
@@ -58,7 +59,7 @@ class RaftlogTestBroker:
 
 
 def _test_broker_of(broker: Any) -> Any:
-    """FastStream's own test broker for this kind."""
+    """FastStream's own test broker for this kind of broker."""
     for room in _ROOMS:
         module = sys.modules.get(room)
         kind = getattr(module, "KafkaBroker", None)
@@ -71,8 +72,8 @@ def _test_broker_of(broker: Any) -> Any:
 
 
 def _pointed_at(broker: Any, servers: Any) -> Any:
-    """Let a broker that is not connected use these addresses; gives those before. FastStream takes
-    them at construction only, so this goes to where it keeps them."""
+    """Set the addresses of a broker that is not connected; return the former ones. FastStream takes
+    addresses only at construction, so this writes to the attribute in which it keeps them."""
     kept = _where_addresses_are(broker)
     if not kept:
         raise LocalMisuse(

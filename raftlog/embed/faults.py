@@ -1,8 +1,8 @@
-"""Fault verbs of a `Cluster`: what they take, and the handle that each gives.
+"""The fault methods of a `Cluster`: their arguments, and the handle that each returns.
 
-A verb puts one fault in force on the brokers that it concerns. Brokers of this process have a room
-each, which is told directly; processes are told over their admin listener, and those that are dead
-or stand still by the file that they read first.
+A method puts one fault in force on the brokers that it concerns. Each broker of this process has a
+room, which is called directly. A broker process is told over its admin listener. If it is dead or
+paused, the fault is written to the file that it reads before its next turn.
 """
 
 import http.client
@@ -25,17 +25,18 @@ from raftlog.testing.uses import FileUses, MemoryUses, Uses, used
 
 ANSWER_SECONDS: Final = 5.0
 HANDLES_MAX: Final = 1_000
-"""Of a cluster that serves a whole test run; those that ended are forgotten first."""
+"""The largest number of handles that a cluster keeps over a whole test run. Handles of ended faults
+are dropped first."""
 Milliseconds = Annotated[int, between(1, MS_MAX)]
 Times = Annotated[int, between(1, TIMES_MAX)]
 
 
 class FaultNotUsedError(AssertionError):
-    """A test demanded that a fault was used, and it was not, or not as often."""
+    """A test required that a fault was used, or how often, and it was not."""
 
 
 class Rooms(Protocol):
-    """How the faults of a cluster's brokers are reached."""
+    """Installs and removes faults on the brokers of a cluster."""
 
     uses: Uses
 
@@ -47,13 +48,13 @@ class Rooms(Protocol):
 @final
 @attrs.define(eq=False)
 class RoomsInside:
-    """Of brokers in this process. The rooms stay when a broker ends."""
+    """The fault rooms of brokers in this process. A room stays when its broker ends."""
 
     uses: Uses = attrs.field(factory=MemoryUses, init=False)
     _rooms: dict[int, FaultRoom] = attrs.field(factory=dict, init=False)
 
     def room(self, node: int) -> FaultRoom:
-        """The room of a node."""
+        """The fault room of a node."""
         return self._rooms.setdefault(node, FaultRoom(node, self.uses))
 
     def install(self, node: int, told: dict[str, Any]) -> None:
@@ -65,8 +66,9 @@ class RoomsInside:
 
 @final
 class RoomsOfProcesses:
-    """Of processes. `reachable(node)` says whether a broker takes turns: then it is asked over its
-    admin listener, and the fault is in force when this returns. Else its file is written."""
+    """The fault rooms of broker processes. `reachable(node)` says whether a broker takes turns. If
+    it does, it is asked over its admin listener, and the fault is in force when this returns.
+    Otherwise its file is written."""
 
     def __init__(self, cluster: LocalCluster, still: set[int]) -> None:
         self.uses: Uses = FileUses(cluster.faults_path)
@@ -106,15 +108,15 @@ class RoomsOfProcesses:
             ) from error
         finally:
             connection.close()
-        # A fault that is removed may be gone already: the broker was asked by somebody else.
+        # 404 for a removal: the fault is gone already, because another caller removed it.
         if answer.status not in (200, 201, 404 if method == "DELETE" else 201):
             raise OperatingError(f"broker {node} refuses a fault: {text}", on=f"{HOST}:{port}")
 
 
 @final
 class FaultHandle:
-    """A fault in force. `used` says how often it did something, over all brokers, also when it was
-    removed. In a `with` block it is removed at the end, and must have been used."""
+    """A fault in force. `used` says how often it did something, over all brokers, even after it was
+    removed. A `with` block removes it at its end and requires that it was used."""
 
     def __init__(self, faults: "ClusterFaults", fault: Fault, nodes: tuple[int, ...]) -> None:
         self._faults = faults
@@ -123,11 +125,13 @@ class FaultHandle:
         """The brokers on which it is in force."""
         self.active = True
         self._used: int | None = None
-        """Of a cluster that has stopped, whose counts are gone."""
+        """The last count, after the cluster has stopped and its own counts are gone; None
+        before."""
 
     @property
     def used(self) -> int:
-        """How often it did something: requests, messages between brokers, disk operations."""
+        """How often the fault did something to a request, a message between brokers or a disk
+        operation."""
         if self._used is not None:
             return self._used
         matches = self._faults.rooms.uses.matches(self._fault.id)
@@ -136,17 +140,17 @@ class FaultHandle:
         return matches
 
     def remove(self) -> None:
-        """End it; one that has ended is left alone."""
+        """End the fault. Nothing happens when it has ended already."""
         self._faults.remove(self)
 
     def end(self) -> None:
-        """The cluster stops: keep the count."""
+        """Keep the count, because the cluster stops."""
         self._used, self.active = self.used, False
 
     @checked
     def assert_used(self, times: Times | None = None) -> None:
-        """Raise `FaultNotUsedError` (an AssertionError) unless it was used: at all, or so many
-        times."""
+        """Raise `FaultNotUsedError` (an AssertionError) unless the fault was used: `times` times,
+        or at least once."""
         found = self.used
         if found == 0 or times not in (None, found):
             wanted = "" if times is None else f", not {times}"
@@ -178,18 +182,18 @@ class FaultHandle:
 @final
 @attrs.define(eq=False)
 class ClusterFaults:
-    """All faults of a running cluster, in the order in which they came."""
+    """All faults of a running cluster, in the order in which they were installed."""
 
     rooms: Rooms
     handles: list[FaultHandle] = attrs.field(factory=list, init=False)
 
     @property
     def active(self) -> bool:
-        """Whether a fault is in force."""
+        """Whether any fault is in force."""
         return any(handle.active for handle in self.handles)
 
     def install(self, told: Mapping[str, Any], nodes: Iterable[int]) -> FaultHandle:
-        """Put a fault in force on brokers, on all of them or on none."""
+        """Put a fault in force on these brokers: on all of them, or on none when one refuses."""
         given = {name: value for name, value in told.items() if value not in (None, False)}
         fault = parse_fault(given, new_id)
         handle = FaultHandle(self, fault, tuple(nodes))
@@ -206,23 +210,23 @@ class ClusterFaults:
         return handle
 
     def remove(self, handle: FaultHandle) -> None:
-        """End one; nothing happens when it has ended."""
+        """End a fault. Nothing happens when it has ended already."""
         if handle.active:
             self._remove(handle)
 
     def heal(self) -> None:
-        """End all."""
+        """End all faults."""
         for handle in self.handles:
             self.remove(handle)
 
     def end(self) -> None:
-        """The cluster stops."""
+        """Keep the counts of all faults, because the cluster stops."""
         for handle in self.handles:
             handle.end()
 
     def take_report(self) -> str:
-        """A line for each fault since the last report, with how often it was used; all are ended
-        and forgotten."""
+        """End and forget all faults. Returns a line for each fault since the last report, with how
+        often it was used."""
         self.heal()
         lines = [
             f"used {amount(each.used, 'time')}, brokers {', '.join(map(str, each.nodes))}: {each}"
@@ -240,11 +244,12 @@ class ClusterFaults:
 @final
 @attrs.define(eq=False)
 class ApiFaults:
-    """What `cluster.on(...)` gives: the requests that are meant. Each method puts one fault in
-    force on them and gives its handle.
+    """The requests that `cluster.on(...)` selected. Each method puts one fault in force on them and
+    returns its handle.
 
-    `times=1` means the first such request only, `nth=3` the third only, both together so many from
-    the nth on, neither every one until the fault is removed. Requests are counted over all brokers.
+    `times=1` means only the first such request, `nth=3` only the third. Both together mean `times`
+    requests from the nth on. Without either, the fault acts on every request until it is removed.
+    Requests are counted over all brokers.
     """
 
     _faults: ClusterFaults
@@ -253,30 +258,30 @@ class ApiFaults:
 
     @checked
     def drop_response(self, *, times: Times | None = None, nth: Times | None = None) -> FaultHandle:
-        """The broker executes the request, and its answer is lost: the connection stays open and
-        says nothing more."""
+        """Lose the answer: the broker executes the request, the connection stays open, and no
+        answer comes on it any more."""
         return self._put("drop_response", times=times, nth=nth)
 
     @checked
     def error(
         self, error: str, *, times: Times | None = None, nth: Times | None = None
     ) -> FaultHandle:
-        """The broker answers with a Kafka error, by its name, and does not execute the request."""
+        """Answer with a Kafka error, given by its name. The broker does not execute the request."""
         return self._put("error", error=error, times=times, nth=nth)
 
     @checked
     def delay(
         self, *, ms: Milliseconds, times: Times | None = None, nth: Times | None = None
     ) -> FaultHandle:
-        """The broker executes the request at once; its answer leaves so much later."""
+        """Delay the answer by `ms`. The broker executes the request at once."""
         return self._put("delay", ms=ms, times=times, nth=nth)
 
     @checked
     def disconnect(
         self, *, executed: bool = False, times: Times | None = None, nth: Times | None = None
     ) -> FaultHandle:
-        """The broker closes the connection in place of executing the request; with `executed`, in
-        place of answering it."""
+        """Close the connection instead of executing the request; with `executed`, after executing
+        it and instead of answering."""
         return self._put("disconnect", executed=executed, times=times, nth=nth)
 
     def _put(self, do: str, **fields: Any) -> FaultHandle:
@@ -284,8 +289,8 @@ class ApiFaults:
 
 
 def node_groups(nodes: list[int], named: Mapping[str, Iterable[int]]) -> list[list[int]]:
-    """Groups of a partition as JSON has them, from the arguments that name them. `WrongValue` for
-    an empty one, a node that does not exist, and one that stands in two."""
+    """The groups of a partition as a fault's JSON object has them. `WrongValue` for an empty group,
+    a node that does not exist, and a node in two groups."""
     seen: dict[int, str] = {}
     found: list[list[int]] = []
     for name, group in named.items():
@@ -304,7 +309,7 @@ def node_groups(nodes: list[int], named: Mapping[str, Iterable[int]]) -> list[li
 
 
 def no_faults() -> LocalMisuse:
-    """What a verb raises on a cluster that was started without faults."""
+    """The error of a fault method on a cluster that was started without faults."""
     return LocalMisuse(
         "this cluster takes no faults", do="leave out raftlog.testing.faults=false and listeners="
     )

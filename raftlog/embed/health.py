@@ -1,7 +1,7 @@
-"""Whether a cluster is whole, asked of the brokers themselves.
+"""Tells whether a cluster is healthy, from the status of its brokers.
 
-Metadata shows who is in sync as it was reported a moment ago; the leaders' own reckoning, which the
-admin listener's /status shows, does not lag.
+Metadata shows the in-sync replicas as they were reported a moment ago. The admin listener's /status
+shows the leaders' own view, which does not lag.
 """
 
 import http.client
@@ -13,12 +13,12 @@ from raftlog.base.errors import OperatingError
 from raftlog.runtime.local.ports import HOST
 
 HEALTHY_SECONDS: Final = 30.0
-"""How long a cluster is waited for, unless its user says otherwise."""
+"""How long to wait until a cluster is healthy, unless the user says otherwise."""
 ANSWER_SECONDS = 2.0
 
 
 def broker_status(admin_port: int) -> dict[str, Any]:
-    """What a broker says of itself; `OperatingError` when it does not answer."""
+    """The /status of a broker; `OperatingError` when it does not answer."""
     connection = http.client.HTTPConnection(HOST, admin_port, timeout=ANSWER_SECONDS)
     try:
         connection.request("GET", "/status")
@@ -32,15 +32,16 @@ def broker_status(admin_port: int) -> dict[str, Any]:
 
 
 def lacking(statuses: Iterable[dict[str, Any]]) -> str | None:
-    """What is missing, by the word of all brokers: a group whose leader is not ready, or has not
-    all its voters in sync. None when nothing is."""
+    """The first thing that the cluster lacks, from the status of all brokers: a group whose leader
+    is not ready, or not all of whose voters are in sync. None when it lacks nothing."""
     led: dict[int, dict[str, Any]] = {}
     names: dict[int, str] = {}
     for status in statuses:
         for group in status["groups"]:
             number = group["group"]
             names[number] = group["name"]
-            # A replica that its broker still reads from the disk, or had to close, has no role yet.
+            # A replica has no role while its broker reads it from the disk, or after the broker had
+            # to close it.
             if group.get("role") != "leader":
                 continue
             newest = led.get(number)
@@ -56,7 +57,7 @@ def lacking(statuses: Iterable[dict[str, Any]]) -> str | None:
 
 
 def newest_leader(name: str, statuses: Iterable[dict[str, Any]]) -> int | None:
-    """The node that leads a group in the highest term, by the word of these brokers."""
+    """The node that leads a group in the highest term, from the status of these brokers."""
     found = [
         (group["term"], status["node_id"])
         for status in statuses

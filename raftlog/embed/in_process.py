@@ -1,7 +1,8 @@
 """Brokers inside this process: all of them in one trio loop, in a thread of its own.
 
-`kill` cancels a broker between two turns: nothing is handed over, nothing more is written; what the
-operating system has of its files stays, as after SIGKILL. `pause` stops its turns, as SIGSTOP does.
+`kill` cancels a broker between two turns: it hands nothing over and writes nothing more. The bytes
+that the operating system already has stay in its files, as after SIGKILL. `pause` stops its turns,
+as SIGSTOP does.
 """
 
 import io
@@ -42,7 +43,7 @@ _POLL_SECONDS: Final = 0.01
 @final
 @attrs.define(eq=False)
 class _Running:
-    """One broker's task. `ended` is set when it is over, whatever the reason."""
+    """One broker's task. `ended` is set when the task is over, for any reason."""
 
     scope: trio.CancelScope
     control: server.Control
@@ -54,8 +55,8 @@ class _Running:
 @final
 @attrs.define(eq=False)
 class InProcessBrokers:
-    """The brokers of a founded cluster. The methods block; any thread may call them but the
-    loop's own."""
+    """The brokers of a founded cluster. The methods block; any thread but the loop's own may call
+    them."""
 
     cluster: LocalCluster
     recordings: RecordingFolder | None = None
@@ -66,14 +67,14 @@ class InProcessBrokers:
     _broken: Exception | None = attrs.field(default=None, init=False)
     _brokers: dict[int, _Running] = attrs.field(factory=dict, init=False)
     rooms: RoomsInside | None = attrs.field(init=False)
-    """Where the fault verbs of the cluster go; None when its settings say that it takes none."""
+    """The fault rooms of the brokers; None when the cluster's settings allow no faults."""
 
     def __attrs_post_init__(self) -> None:
         refused = self.cluster.settings.get(FAULTS, "").lower() == "false"
         self.rooms = None if refused else RoomsInside()
 
     def start_all(self) -> None:
-        """Start the loop, if it does not run, and every broker that does not; return when all are
+        """Start the loop and every broker, if they do not run yet; return when all brokers are
         ready."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="raftlog brokers", daemon=True)
@@ -94,29 +95,29 @@ class InProcessBrokers:
             self.wait_ready(node)
 
     def start(self, node: int) -> None:
-        """Start one broker; `wait_ready` and `wait_serving` tell how far it is."""
+        """Start one broker. Use `wait_ready` or `wait_serving` to wait for it."""
         if self.is_running(node):
             raise LocalMisuse(f"broker {node} is running already")
         self._call(self._start, node)
 
     def kill(self, node: int) -> None:
-        """End it between two turns."""
+        """End a broker between two turns."""
         self._call(self._kill, self._running(node))
         del self._brokers[node]
 
     def terminate(self, node: int) -> None:
-        """End it gracefully: it hands over leadership first."""
+        """End a broker gracefully: it hands over leadership first."""
         self._call(self._terminate, self._running(node))
         del self._brokers[node]
 
     def pause(self, node: int) -> None:
-        """Let it take no more turns."""
+        """Let a broker take no more turns."""
         driver = self._running(node).control.driver
         assert driver is not None, node
         self._call(_async(driver.pause))
 
     def resume(self, node: int) -> None:
-        """Let it go on."""
+        """Let a paused broker take turns again."""
         driver = self._running(node).control.driver
         assert driver is not None, node
         self._call(_async(driver.resume))
@@ -126,12 +127,13 @@ class InProcessBrokers:
         return [node for node in sorted(self._brokers) if self.is_running(node)]
 
     def is_running(self, node: int) -> bool:
-        """Whether a broker was started, and was neither ended nor died by itself."""
+        """Whether a broker was started, was not ended, and did not die by itself."""
         running = self._brokers.get(node)
         return running is not None and not running.ended.is_set()
 
     def stop(self) -> None:
-        """End all, at once: nobody is left to hand over to. Then end the loop and its thread."""
+        """End all brokers at once, because none is left to hand over to. Then end the loop and its
+        thread."""
         if self._thread is None:
             return
         try:
@@ -155,12 +157,12 @@ class InProcessBrokers:
     # --- waiting ----------------------------------------------------------------------------------
 
     def wait_ready(self, node: int) -> None:
-        """Wait until a broker is ready. `OperatingError` when it ended, or is not ready in time: it
-        says what the broker waits for, and the broker goes on."""
+        """Wait until a broker is ready. `OperatingError` when it ended or is not ready in time. The
+        error says what the broker waits for; a late broker goes on."""
         self._wait(node, ready=True)
 
     def wait_serving(self, node: int) -> None:
-        """Wait until a broker listens, whether or not the cluster is there for it."""
+        """Wait until a broker listens, even if it cannot reach the cluster yet."""
         self._wait(node, ready=False)
 
     def _wait(self, node: int, *, ready: bool) -> None:
@@ -195,10 +197,10 @@ class InProcessBrokers:
         except Exception as error:
             if self._up.is_set():
                 raise
-            # The process has no file descriptors left, for example.
+            # The loop itself failed; for example the process has no file descriptors left.
             self._broken = error
         finally:
-            self._up.set()  # `start_all` waits for it, whatever happened here.
+            self._up.set()  # `start_all` waits for it, also after an error.
 
     async def _main(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
@@ -214,7 +216,8 @@ class InProcessBrokers:
         self._nursery.start_soon(self._serve, node, running, name=f"broker {node}")
 
     async def _serve(self, node: int, running: _Running) -> None:
-        """One broker. What ends it is kept and told, for the others go on."""
+        """Run one broker. An error that ends it is kept and reported later, because the other
+        brokers go on."""
         try:
             with self.cluster.log_path(node).open("a", encoding="utf-8") as output:
                 await self._serve_tracing(node, running, output)
@@ -242,7 +245,7 @@ class InProcessBrokers:
             )
 
     def _recordings(self, config: ServerConfig, stack: ExitStack) -> Recordings | None:
-        """Those of the cluster, or those that the broker's own settings ask for."""
+        """The recordings of the cluster, or those that the broker's own settings ask for."""
         if self.recordings is not None or not config.recordings_dir:
             return self.recordings
         found = BootFolders(Path(config.recordings_dir))
@@ -250,7 +253,8 @@ class InProcessBrokers:
         return found
 
     def _faults(self, node: int, config: ServerConfig) -> BrokerFaults | None:
-        """Those of the cluster's verbs. A broker that others can reach has none."""
+        """The faults of the cluster's fault methods. None for a broker that other machines can
+        reach."""
         if self.rooms is None or not config.loopback_only():
             return None
         return BrokerFaults(self.rooms.room(node), open_door=config.faults.on)
@@ -275,7 +279,7 @@ class InProcessBrokers:
         self._nursery.cancel_scope.cancel()
 
     def raise_failures(self) -> None:
-        """Raise what a broker died of, if one did by itself."""
+        """Raise the error of a broker that died by itself, if there is one."""
         for node, running in self._brokers.items():
             if running.ended.is_set() and running.error is not None:
                 first = _first(running.error)
@@ -284,7 +288,8 @@ class InProcessBrokers:
 
 
 def _end(running: _Running) -> None:
-    """Between two turns. Tasks that unwind tell the driver what is gone, and it takes no turn."""
+    """Cancel a broker between two turns. Its ending tasks still report to the driver, which takes
+    no further turn."""
     if running.control.driver is not None:
         running.control.driver.pause()
     running.scope.cancel()

@@ -1,12 +1,12 @@
-"""The pytest plugin, the only importer of pytest. It starts nothing until a test asks.
+"""The pytest plugin. It starts no cluster until a test uses a fixture.
 
-The wheel `pytest-raftlog` names it to pytest. Without that wheel a conftest.py does,
-`pytest_plugins = ["raftlog.embed.pytest_plugin"]`. It is no entry point of raftlog's own, for then
-pytest would rewrite every assertion of the product.
+The wheel `pytest-raftlog` registers it with pytest. Without that wheel a conftest.py does, by
+`pytest_plugins = ["raftlog.embed.pytest_plugin"]`. It is no entry point of raftlog itself, because
+pytest would then rewrite every assertion of the product. No other module imports pytest.
 
 A failed test leaves the history and report of `raftlog_history`, and the brokers' output, in a
-folder of its own below `raftlog-failures/` (`--raftlog-failures DIR`), which its output names.
-A test that passes leaves nothing.
+folder of its own below `raftlog-failures/` (`--raftlog-failures DIR`). The test's output names the
+folder. A test that passes leaves nothing.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ _TO_A_WORKER: Final = "raftlog_seed"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options."""
+    """Add the plugin's options."""
     group = parser.getgroup("raftlog")
     group.addoption(
         "--raftlog-seed",
@@ -58,7 +58,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Draw a seed, unless it is given. Workers of pytest-xdist get that of the whole run."""
+    """Draw the run's seed, unless it is given. Workers of pytest-xdist get the seed of the whole
+    run."""
     given = config.getoption("--raftlog-seed")
     handed: dict[str, Any] = getattr(config, "workerinput", {})
     seed = handed.get(_TO_A_WORKER, given)
@@ -76,8 +77,9 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.fixture(scope="session")
 def raftlog_cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
-    """A cluster of three brokers in this process, for all tests of the run (of each worker, under
-    pytest-xdist). Tests that break brokers take `raftlog_own_cluster`."""
+    """A cluster of three brokers in this process, shared by all tests of the run (of each worker,
+    under pytest-xdist). A test that breaks brokers takes `raftlog_faults` or
+    `raftlog_own_cluster`."""
     with _folder_for_recordings(pytestconfig) as record, Cluster(brokers=3, record=record) as found:
         yield found
 
@@ -91,7 +93,7 @@ def raftlog_own_cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def _folder_for_recordings(config: pytest.Config) -> Iterator[str | None]:
-    """A folder that goes with its cluster; None unless clusters are to be recorded."""
+    """A folder that is removed with its cluster; None unless clusters are recorded."""
     if not config.getoption("--raftlog-record"):
         yield None
         return
@@ -101,9 +103,8 @@ def _folder_for_recordings(config: pytest.Config) -> Iterator[str | None]:
 
 @pytest.fixture
 def raftlog_faults(request: pytest.FixtureRequest, raftlog_cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster of the run, for a test that breaks it: after the test all faults are ended,
-    brokers that are paused go on and dead ones start. A failed test shows how often each fault was
-    used."""
+    """The shared cluster, for a test that breaks it. After the test all faults end, paused brokers
+    resume, and dead ones start. A failed test shows how often each fault was used."""
     yield raftlog_cluster
     told = raftlog_cluster.recover()
     if told:
@@ -118,15 +119,16 @@ def raftlog_topic(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def raftlog_seed(request: pytest.FixtureRequest) -> int:
-    """A number for this test's dice, `random.Random(raftlog_seed)`: the same again under the same
-    `--raftlog-seed`."""
+    """A seed for this test's random numbers, as in `random.Random(raftlog_seed)`. The same
+    `--raftlog-seed` gives the same number again."""
     return seed_of(request.config.stash[_RUN_SEED], request.node.nodeid)
 
 
 @pytest.fixture
 def raftlog_history(request: pytest.FixtureRequest) -> Iterator[Recording]:
     """A history for `raftlog.verify.record(client, raftlog_history)`. It is judged when the test
-    has passed, and fails it if it is not valid. Call `raftlog_history.read_back(servers)` last."""
+    has passed; a history that is not valid fails the test. Call
+    `raftlog_history.read_back(servers)` last."""
     folder = _folder_of(request.node)
     folder.mkdir(parents=True, exist_ok=True)
     with recording(folder / "history.jsonl") as history:
@@ -146,7 +148,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         try:
             history.check(report=_folder_of(item) / "report.html")
         except AssertionError as error:
-            pytest.fail(str(error), pytrace=False)  # our own frames say nothing to the user
+            # the traceback has only the plugin's frames, which do not help the user
+            pytest.fail(str(error), pytrace=False)
     return result
 
 
@@ -154,7 +157,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Say where the traces of a failed test are, and how to run it again."""
+    """Add to a failed test's report where its files are and how to run it again."""
     report = yield
     if any(name.startswith(_PREFIX) for name in getattr(item, "fixturenames", ())):
         if report.failed:
@@ -163,7 +166,8 @@ def pytest_runtest_makereport(
         elif report.when == "teardown" and not item.stash.get(_FAILED, False):
             folder = _folder_of(item)
             shutil.rmtree(folder, ignore_errors=True)
-            with contextlib.suppress(OSError):  # others have put something there
+            # the folder is not empty: others have put files there
+            with contextlib.suppress(OSError):
                 folder.parent.rmdir()
     return report
 
@@ -189,11 +193,11 @@ def _left_by(item: pytest.Item) -> list[str]:
 
 
 def _copied_output(cluster: Cluster, folder: Path) -> Iterator[Path]:
-    """The brokers' output; the cluster removes its own when it stops."""
+    """Copies of the brokers' output. The cluster removes its own files when it stops."""
     try:
         outputs = sorted(cluster.directory.glob("broker*.log"))
     except LocalMisuse:
-        return  # the test has stopped it
+        return  # the test itself stopped the cluster
     folder.mkdir(parents=True, exist_ok=True)
     for output in outputs:
         if output.stat().st_size > 0:

@@ -4,27 +4,27 @@
         offset = log.append(b"first")           durable on a majority when it returns
         for entry in log.read(0):               up to the end as it is now
             print(entry.offset, entry.data)
-        for entry in log.follow(0):             and on, for ever
+for entry in log.follow(0):             and then waits for more
             ...
 
-Inside an event loop, trio's or asyncio's, `async with` gives the same methods to await:
+Inside an event loop (trio or asyncio) `async with` gives the same methods to await:
 
     async with ReplicatedLog(replicas=3) as log:
         offset = await log.append(b"first")
         async for entry in log.read(0):
             print(entry.offset, entry.data)
 
-Other processes and hosts use the same log by the address of its brokers:
+Other processes and hosts use the same log by the addresses of its brokers:
 
     with ReplicatedLog(cluster="10.0.0.1:9092,10.0.0.2:9092") as log:
         ...
 
-Offsets are dense from 0 and never change. `end` is linearizable: it lies behind every append that
-was acknowledged, by any user, before it was asked. An append that raises `OutcomeUnknown` may be in
-the log; every other error means that it is not.
+Offsets count from 0 without gaps and never change. `end` is linearizable: it lies after every
+append, by any user, that was acknowledged before `end` was called. An append that raises
+`OutcomeUnknown` may be in the log. After any other error it is not.
 
-Every call ends: by its result, by an error, or after its `timeout` by an error that says so. While
-no majority of the replicas can be reached, all do the latter.
+Every call ends: with its result, with an error, or after its `timeout` with an error that says so.
+While no majority of the replicas can be reached, all calls run into their timeout.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -58,17 +58,18 @@ if TYPE_CHECKING:
 FOLLOW_WAIT_MS: Final = 500
 READ_BYTES: Final = 1 << 20
 Timeout = Annotated[float, between(0.001, 1_000_000)]
-"""Seconds that a call may take."""
+"""The seconds that a call may take."""
 _CONFIGS: Final = {
     "raftlog.read.consistency": "linearizable",
     "retention.ms": "-1",
     "retention.bytes": "-1",
 }
-"""A log is whole: neither age nor size removes an entry, whatever its cluster's defaults say."""
+"""The topic's settings. Neither age nor size removes an entry, even if the cluster's defaults
+would."""
 
 
 class LogEntry(NamedTuple):
-    """One appended piece of bytes and its place."""
+    """An entry of the log: its offset and its bytes."""
 
     offset: Offset
     data: bytes
@@ -78,10 +79,10 @@ class LogEntry(NamedTuple):
 class ReplicatedLog:
     """A log on several disks: `append`, `read`, `follow`, `trim`, and a linearizable `end`.
 
-    It starts a cluster of its own, or uses one that runs: a `Cluster`, or the
-    addresses of its brokers as `host:port,host:port`. `name` tells several logs of a cluster apart.
-    With a directory the log is there again the next time. `timeout` is how many seconds a call may
-    take that does not say so itself."""
+    It starts a cluster of its own, or uses a running one: a `Cluster`, or the addresses of its
+    brokers as `host:port,host:port`. `name` distinguishes the logs of one cluster. With a
+    `directory` the log is kept for the next start. `timeout` is in seconds, for calls that have
+    none of their own."""
 
     @checked
     def __init__(
@@ -108,8 +109,8 @@ class ReplicatedLog:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster in which the log lies. A log that is used by address has none to start, stop
-        or kill: `LocalMisuse`."""
+        """The cluster that keeps the log. Raises `LocalMisuse` for a log that is used by address:
+        its cluster cannot be started, stopped or killed from here."""
         if isinstance(self._cluster, str):
             raise LocalMisuse(
                 "this log is used by address, its cluster belongs to another program",
@@ -124,7 +125,8 @@ class ReplicatedLog:
         try:
             found = self._cluster
             address = found if isinstance(found, str) else found.bootstrap_servers
-            # A record is given up in the end, so that a block is left although no leader is there.
+            # The client gives a record up after this time. So the `with` block ends even if there
+            # is no leader.
             limit = _nanos(self._timeout)
             client = BlockingClient(address, delivery_timeout_ns=limit, call_timeout_ns=limit)
             self._client = client.__enter__()
@@ -183,15 +185,15 @@ class ReplicatedLog:
 
     @checked
     def append(self, data: bytes, *, timeout: Timeout | None = None) -> Offset:
-        """Append; the offset, once a majority of the replicas has it on disk."""
+        """Append an entry. Returns its offset once a majority of the replicas has it on disk."""
         place, timeout = self._place, self._within(timeout)
         told = self._open.produce(place.topic, data, partition=place.partition, timeout=timeout)
         return told.offset
 
     @checked
     def append_many(self, pieces: list[bytes], *, timeout: Timeout | None = None) -> list[Offset]:
-        """Append in order, in few rounds; their offsets. The first error is raised once the fate of
-        all is known."""
+        """Append entries in order, in few rounds. Returns their offsets. The first error is raised
+        once the outcome of all is known."""
         outcomes: list[Offset | Exception] = []
         client, place = self._open, self._place
         for data in pieces:
@@ -213,13 +215,13 @@ class ReplicatedLog:
 
     @checked
     def start(self, *, timeout: Timeout | None = None) -> Offset:
-        """The first offset that is still there."""
+        """The first offset that is still in the log."""
         return self._offset(EARLIEST, timeout)
 
     @checked
     def end(self, *, timeout: Timeout | None = None) -> Offset:
-        """The offset behind the last entry, linearizable: the leader makes sure that it leads,
-        after the question arrived."""
+        """The offset after the last entry. It is linearizable: the leader confirms that it still
+        leads after the question has arrived."""
         return self._offset(LATEST, timeout)
 
     def _offset(self, which: int, timeout: float | None) -> Offset:
@@ -229,8 +231,8 @@ class ReplicatedLog:
 
     @checked
     def trim(self, before: OffsetFrom, *, timeout: Timeout | None = None) -> Offset:
-        """Forget the entries below an offset, at most up to `end()`: the first offset that is still
-        there then. Offsets do not change. Disk space comes back by whole segments."""
+        """Delete the entries below an offset, at most up to `end()`. Returns the first offset that
+        is left. Offsets do not change. Disk space is freed in whole segments."""
         limit = _nanos(self._within(timeout))
         found: Offset = self._open.ask(delete_records(self._place, before, limit))
         return found
@@ -239,15 +241,15 @@ class ReplicatedLog:
     def read(
         self, from_offset: OffsetFrom = 0, *, timeout: Timeout | None = None
     ) -> Iterator[LogEntry]:
-        """The entries from an offset up to `end()` at the moment of the call. `timeout` is for each
-        request that brings some."""
+        """Read the entries from an offset up to the `end()` at the time of the call. `timeout` is
+        for each request, not for the whole read."""
         end = self.end(timeout=timeout)
         return _entries_of(self._pieces(from_offset, end, timeout))
 
     def _pieces(
         self, from_offset: int, end: int, timeout: float | None
     ) -> Iterator[list[LogEntry]]:
-        """The entries below `end`, as many at a time as one fetch brings."""
+        """Yield the entries below `end`; each list is the result of one fetch."""
         at = Offset(from_offset)
         while at < end:
             piece = self._fetch(at, 0, timeout)
@@ -262,14 +264,14 @@ class ReplicatedLog:
         seconds: Seconds | None = None,
         timeout: Timeout | None = None,
     ) -> Iterator[LogEntry]:
-        """The entries from an offset on, waiting for new ones; with `seconds`, until none came for
-        so long. `timeout` is for each request that goes unanswered."""
+        """Read the entries from an offset on, and wait for new ones. With `seconds` it ends when no
+        entry came for so long. `timeout` is for each request that gets no answer."""
         return _entries_of(self._pieces_on(from_offset, seconds, timeout))
 
     def _pieces_on(
         self, from_offset: int, seconds: float | None, timeout: float | None
     ) -> Iterator[list[LogEntry]]:
-        """One list for each fetch, which waits a while and may bring nothing."""
+        """Yield a list for each fetch. A fetch waits a while and may bring no entry."""
         at = Offset(from_offset)
         quiet_ms = 0
         while seconds is None or quiet_ms < seconds * 1000:
@@ -292,8 +294,8 @@ class ReplicatedLog:
 
 @final
 class AsyncReplicatedLog:
-    """The methods of an open `ReplicatedLog`, awaitable from trio and from asyncio. `cluster` has
-    its own under `cluster.aio`. `timeout` is as there."""
+    """The methods of an open `ReplicatedLog`, awaitable from trio and from asyncio. The methods of
+    `cluster` are under `cluster.aio`. `timeout` is in seconds."""
 
     def __init__(self, log: ReplicatedLog) -> None:
         self._log = log

@@ -1,4 +1,4 @@
-"""What an embedded cluster is set to unless its user says otherwise: quick elections, small
+"""The settings of an embedded cluster unless its user says otherwise: quick elections, small
 topics."""
 
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ EMBED_SETTINGS: Final[Mapping[str, str]] = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
 }
-"""An election takes three syncs of the disk. On a machine that is busy with other tests a sync
-takes 50 ms and more: with 150 ms, thirty partitions elected for ever (measured at a load of 13 on
-two cores); with 300 ms each elected once."""
+"""The defaults. An election takes three syncs of the disk, and on a machine that is busy with other
+tests a sync takes 50 ms or more. With an election timeout of 150 ms, thirty partitions never ended
+their elections (measured at a load of 13 on two cores). With 300 ms each elected once."""
 
 
 _LISTENERS: Final = ("listeners", "raftlog.peer.listener", "raftlog.admin.listener")
@@ -26,8 +26,9 @@ _LISTENERS: Final = ("listeners", "raftlog.peer.listener", "raftlog.admin.listen
 def with_defaults(
     settings: Mapping[str, str] | None, *, processes: bool, record: Path | None
 ) -> dict[str, str]:
-    """The user's settings over those of embed. Processes serve /faults, over which their cluster's
-    fault verbs work, unless the user chooses where they listen. They record themselves, too."""
+    """The user's settings, with embed's defaults for the rest. Broker processes serve /faults,
+    which the cluster's fault methods use, unless the user chooses their listeners. They also write
+    their own recordings."""
     given = dict(settings or {})
     if processes and record is not None:
         given.setdefault("raftlog.recordings.directory", str(record.resolve()))

@@ -1,4 +1,4 @@
-"""Names made of a test's own name: topics, folders."""
+"""Names of topics and folders made from a test's own name."""
 
 import hashlib
 from typing import Final
@@ -10,8 +10,8 @@ _KEPT_CHARS: Final = 150
 
 @checked
 def topic_name(node_id: str) -> str:
-    """The letters of a test's id that a topic name may hold, shortened, and made unique by what the
-    id hashes to under a fixed function."""
+    """A topic name for a test: the characters of its id that a topic name may have, shortened, with
+    a fixed hash of the id that makes it unique."""
     kept = "".join(each if each.isascii() and each.isalnum() else "-" for each in node_id)
     total = 0
     for byte in node_id.encode("utf-8", "backslashreplace"):
@@ -21,7 +21,7 @@ def topic_name(node_id: str) -> str:
 
 @checked
 def seed_of(run_seed: int, node_id: str) -> int:
-    """A test's own seed: the same for the same seed of the run, in whatever order and process the
-    tests run."""
+    """The seed of a test. It depends only on the run's seed and the test's id, not on the order or
+    process in which tests run."""
     text = f"{run_seed} {node_id}".encode("utf-8", "backslashreplace")
     return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "big")

@@ -19,10 +19,12 @@ else:
 
 
 class ClusterMixin(_Base):
-    """`raftlog_cluster` is a cluster of `raftlog_brokers` for all tests of the class, and
-    `raftlog_topic` the name of a topic that no other test uses. With `raftlog_own_cluster = True`
-    each test has a cluster of its own, which it may break. It stands before `TestCase` in the list
-    of bases, and `IsolatedAsyncioTestCase` serves as well."""
+    """A mixin for unittest: write it before `TestCase` or `IsolatedAsyncioTestCase` in the list of
+    bases.
+
+    `raftlog_cluster` is a cluster of `raftlog_brokers` brokers for all tests of the class.
+    `raftlog_topic` is the name of a topic that no other test uses. With `raftlog_own_cluster =
+    True` each test has a cluster of its own, which it may break."""
 
     raftlog_brokers: ClassVar[int] = 3
     raftlog_own_cluster: ClassVar[bool] = False
@@ -31,13 +33,13 @@ class ClusterMixin(_Base):
 
     @classmethod
     def setUpClass(cls) -> None:
-        """Start the cluster of the class."""
+        """Start the cluster of the class, unless each test has its own."""
         super().setUpClass()
         if not cls.raftlog_own_cluster:
             cls.raftlog_cluster = cls.enterClassContext(Cluster(cls.raftlog_brokers))
 
     def setUp(self) -> None:
-        """Name the topic, and start the test's own cluster."""
+        """Name the test's topic; start the test's own cluster if it has one."""
         super().setUp()
         if self.raftlog_own_cluster:
             self.raftlog_cluster = self.enterContext(Cluster(self.raftlog_brokers))

@@ -14,8 +14,8 @@ from raftlog.testing.room import FaultRoom
 
 @final
 class FaultyBroker:
-    """The driver's `DrivenBroker`. One boot of a broker has one; it keeps back what faults keep
-    back, and without a fault hands everything on as it is."""
+    """A `DrivenBroker` that applies faults. Each boot of a broker has one. It holds back the events
+    and effects that a fault concerns; without a fault it passes everything on unchanged."""
 
     def __init__(self, broker: Broker, room: FaultRoom, driven: DrivenBroker | None = None) -> None:
         """`driven` stands for the broker where its turns are recorded."""

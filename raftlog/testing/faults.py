@@ -1,4 +1,4 @@
-"""A room as the shell takes it (`raftlog.runtime.fault_port.Faults`)."""
+"""The faults of a room as the shell takes them (`raftlog.runtime.fault_port.Faults`)."""
 
 import json
 import threading
@@ -23,7 +23,7 @@ _JSON: Final = "application/json"
 
 @final
 class BrokerFaults:
-    """The faults of one boot of a broker. With `open_door` /faults is served."""
+    """The faults of one boot of a broker. With `open_door` the broker serves /faults."""
 
     def __init__(self, room: FaultRoom, *, open_door: bool) -> None:
         self.room = room
@@ -51,14 +51,14 @@ class BrokerFaults:
             try:
                 token.run_sync_soon(heed)
             except trio.RunFinishedError:
-                return  # the loop of an earlier boot: the next one asks the room
+                return  # the loop of an earlier boot is closed; the next boot asks the room itself
 
         inline(not self.room.disk)
         self.room.attach(changed)
 
     def disk_now(self) -> FaultsNow:
-        """What is in force on the disk. The loop's own syncs, at a boot, are not slowed: in one
-        process they would hold up the brokers beside it."""
+        """The faults in force on the disk. Syncs that the loop itself does at a boot are not
+        slowed: in one process they would delay all other brokers."""
         faults = self.room.disk_now()
         if faults.slow_sync_ms and threading.get_ident() == self._loop:
             return faults._replace(slow_sync_ms=0)
@@ -97,7 +97,8 @@ class JsonDoor:
 
     def _post(self, content_type: str, body: bytes) -> Answer:
         if content_type.partition(";")[0].strip().lower() != _JSON:
-            # A page in a browser may send other types to any port without being asked.
+            # A web page in the user's browser may POST other content types to any local port. JSON
+            # it may not send without permission.
             return _told(415, {"error": f"send Content-Type: {_JSON}"})
         try:
             told = json.loads(body)

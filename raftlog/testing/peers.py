@@ -1,9 +1,9 @@
-"""Partitions and delays between brokers: what a broker would hear or say is kept back.
+"""Partitions and delays between brokers: messages from and to a broker are held back.
 
 Nothing is lost and nothing overtakes, as on a TCP connection whose packets are dropped for a while:
-what was sent meanwhile arrives when the partition heals. The end of a link is not heard either, nor
-the beginning of a new one. Both ends keep back what crosses the cut, so that one of them may stand
-still while the fault comes. A link on which too much is kept is broken.
+the messages arrive when the partition heals. The broker does not learn of the end of a link or the
+beginning of a new one before then. Both ends hold back what crosses the cut, so one of them may be
+paused while the fault is installed. A link on which too many messages are held is broken.
 """
 
 from collections import deque
@@ -26,7 +26,8 @@ from raftlog.testing.room import FaultRoom
 from raftlog.testing.rules import Action
 
 KEPT_MAX: Final = 8_192
-"""Of one peer in one direction: some minutes of heartbeats. Raft's windows bound the entries."""
+"""The most messages held back for one peer in one direction: some minutes of heartbeats. Raft's
+windows bound the entries."""
 
 FromPeer = LinkUp | LinkDown | PeerMessages
 FROM_PEERS: Final = (LinkUp, LinkDown, PeerMessages)
@@ -35,23 +36,24 @@ FROM_PEERS: Final = (LinkUp, LinkDown, PeerMessages)
 @final
 @attrs.define(eq=False)
 class PeerFaults:
-    """What is kept back on one broker. A new boot begins with nothing kept."""
+    """The messages held back on one broker. A new boot begins with none."""
 
     room: FaultRoom
     _inbox: dict[NodeId, deque[tuple[Instant, FromPeer]]] = attrs.field(factory=dict, init=False)
-    """In the order in which it came, with the instant from which on it may be heard."""
+    """Events in the order in which they came, each with the instant from which the broker may get
+    it."""
     _outbox: dict[NodeId, deque[PeerSend]] = attrs.field(factory=dict, init=False)
     _sessions: dict[NodeId, SessionId] = attrs.field(factory=dict, init=False)
-    """The link of each peer of which something is or was kept."""
+    """The link of each peer from which events are or were held back."""
     _to_break: dict[NodeId, SessionId] = attrs.field(factory=dict, init=False)
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to do: no fault, and nothing kept."""
+        """Whether there is nothing to do: no fault, and no message held back."""
         return not (self.room.peers or self._inbox or self._outbox)
 
     def keep(self, event: FromPeer, now: Instant) -> bool:
-        """Whether an event of a peer is kept back."""
+        """Hold an event of a peer back if a fault concerns it. Return whether it is held back."""
         peer = event.peer
         self._sessions[peer] = event.session
         kept, delay = self._inbox.get(peer), self._delay(peer)
@@ -66,7 +68,7 @@ class PeerFaults:
         return True
 
     def released(self, now: Instant) -> list[Event]:
-        """What may be heard now."""
+        """Return the held events that the broker may get now."""
         found: list[Event] = []
         for peer in list(self._inbox):
             if self._is_cut(peer, self.room.node):
@@ -79,7 +81,8 @@ class PeerFaults:
         return found
 
     def leave(self, effects: Effects) -> None:
-        """Keep back what a turn says to peers that it does not reach; say what it now may."""
+        """Hold back a turn's messages to peers that it cannot reach; add the held ones that may
+        leave now."""
         sends: list[PeerSend] = []
         for send in effects.sends:
             if self._is_cut(self.room.node, send.peer, count=True):
@@ -100,7 +103,7 @@ class PeerFaults:
         self._to_break.clear()
 
     def wake_at(self) -> Instant:
-        """When something kept may be heard; a healed partition brings a turn by itself."""
+        """When the next delayed message is due. A partition that heals causes a turn by itself."""
         due = NEVER
         for peer, kept in self._inbox.items():
             if not self._is_cut(peer, self.room.node):
@@ -125,8 +128,9 @@ class PeerFaults:
         return cut
 
     def _give_up(self, peer: NodeId) -> None:
-        """Drop the messages and break the link, as a connection ends that was silent for long. The
-        beginnings and ends of links stay: the broker hears of them when it is reached again."""
+        """Drop the held messages and break the link, as a TCP connection ends after a long silence.
+        The events of links that begin or end stay: the broker gets them when the peer is reached
+        again."""
         self._outbox.pop(peer, None)
         kept = self._inbox.get(peer, deque())
         links = [each for each in kept if type(each[1]) is not PeerMessages]

@@ -2,8 +2,8 @@
 
 * `error` answers and does not execute.
 * `drop_response` and `delay` execute. After a dropped answer the connection stays open and silent,
-  as one whose packets are lost: a later answer would stand in the place of the lost one.
-* `disconnect` closes the connection in place of executing, or, with `executed`, of answering.
+  because the client would take a later answer for the lost one.
+* `disconnect` closes the connection instead of executing; with `executed`, instead of answering.
 
 A Produce with acks=0 has no answer: `drop_response` and `delay` do not match it, and `error` closes
 its connection, as Kafka does.
@@ -50,29 +50,31 @@ _OF_ANSWERS: Final = (Action.DROP_RESPONSE, Action.DELAY)
 @final
 @attrs.define(eq=False)
 class RequestFaults:
-    """What faults make of requests and answers on one broker. `topic_of` names the topic of a topic
-    id, which newer requests give; None for one that does not exist."""
+    """Applies faults to the requests and answers of one broker. `topic_of` returns the name of a
+    topic id, which newer requests use; None for an unknown id."""
 
     room: FaultRoom
     topic_of: Callable[[Any], str | None]
     _addresses: dict[ConnectionId, str] = attrs.field(factory=dict, init=False)
-    """Of all open connections."""
+    """The client's address of each open connection."""
     _marked: dict[tuple[ConnectionId, int], ApiFault] = attrs.field(factory=dict, init=False)
-    """Requests that the broker executes and whose answers a fault waits for."""
+    """Requests that the broker executes and on whose answers a fault will act."""
     _silent: dict[ConnectionId, int] = attrs.field(factory=dict, init=False)
-    """From which request on a connection gets no answer any more."""
+    """Connection -> the request from which on it gets no answers."""
     _ended: dict[ConnectionId, None] = attrs.field(factory=dict, init=False)
-    """Hung up on: what still comes from them is not executed."""
+    """Connections that a fault closed. Requests that still come from them are not executed."""
     _answers: list[Reply] = attrs.field(factory=list, init=False)
     _hangups: list[Hangup] = attrs.field(factory=list, init=False)
     _dropped: list[Drained] = attrs.field(factory=list, init=False)
-    """Answers that never left: the broker counts them until it is told that they did."""
+    """Answers that were dropped. The broker counts their bytes until it is told that they were
+    sent."""
     _late: list[tuple[Instant, int, Reply]] = attrs.field(factory=list, init=False)
-    """A heap of answers by when they leave."""
+    """A heap of delayed answers, ordered by when they leave."""
     _numbers: int = attrs.field(default=0, init=False)
 
     def before(self, events: Sequence[Event], now: Instant) -> list[Event]:
-        """What the broker is given of these events."""
+        """Return the events that the broker gets: all of these but the requests that a fault
+        answers."""
         passed: list[Event] = [*self._dropped]
         self._dropped.clear()
         for event in events:
@@ -81,8 +83,8 @@ class RequestFaults:
                     continue
                 before = passed[-1] if passed else None
                 if self.room.api and type(before) is Request:
-                    # Requests of a producer that follow one another share one answer, which a
-                    # fault of one of them could not be cut out of. This parts them.
+                    # The broker answers consecutive requests of one producer together, so a fault
+                    # could not act on one of them. An event between them separates them.
                     passed.append(Drained(event.connection, 0))
             elif type(event) is ConnectionOpened:
                 self._addresses[event.connection] = event.address
@@ -92,7 +94,7 @@ class RequestFaults:
         return passed
 
     def after(self, effects: Effects, now: Instant) -> None:
-        """Do to the answers of a turn what faults want; add those that faults give."""
+        """Apply faults to the answers of a turn; add the answers that faults give themselves."""
         if self._marked or self._silent or self._late:
             judged = (self._judge(reply, now) for reply in effects.replies)
             effects.replies = [reply for reply in judged if reply is not None]
@@ -112,7 +114,7 @@ class RequestFaults:
     # --- requests ---------------------------------------------------------------------------------
 
     def _is_taken(self, event: Request) -> bool:
-        """Whether a fault answers a request in place of the broker."""
+        """Whether a fault handles a request in place of the broker."""
         key = int.from_bytes(event.frame[:_KEY_BYTES], "big", signed=True)
         candidates = [fault for fault in self.room.api if fault.api == key]
         if not candidates or event.connection in self._silent:
@@ -120,7 +122,8 @@ class RequestFaults:
         try:
             request = decode_request(event.frame)
         except ProtocolError:
-            return False  # the broker closes the connection and says why
+            # the request cannot be decoded; the broker closes the connection and says why
+            return False
         if not request.served:
             return False
         for fault in candidates:
@@ -130,7 +133,7 @@ class RequestFaults:
             if fault.action is Action.ERROR:
                 body = _error_body(request, fault.error)
                 if body is None:
-                    continue  # it names nothing that could have the error
+                    continue  # the request names nothing that could have the error
             if self.room.acts(fault):
                 return self._act(fault, event, request, body)
         return False
@@ -160,7 +163,7 @@ class RequestFaults:
                 yield from self._topics(group)
 
     def _act(self, fault: ApiFault, event: Request, request: Decoded, body: Any) -> bool:
-        """Whether the broker is not to see the request."""
+        """Apply a fault to a request. Return whether the broker must not get it."""
         connection = event.connection
         if fault.action is Action.ERROR and not _has_no_answer(request):
             frame = encode_response(
@@ -182,7 +185,7 @@ class RequestFaults:
     # --- answers ----------------------------------------------------------------------------------
 
     def _judge(self, reply: Reply, now: Instant) -> Reply | None:
-        """The answer as it leaves now, if it does."""
+        """The answer that leaves now; None when it is dropped or leaves later."""
         connection, number = reply.connection, reply.request_no
         fault = self._marked.pop((connection, number), None)
         silent_from = self._silent.get(connection)
@@ -217,8 +220,8 @@ class RequestFaults:
 
 
 def _error_body(request: Decoded, code: int) -> Any:
-    """The answer as a broker would give it: in a Fetch, all but errors of its session stand beside
-    the partitions, where clients look for them."""
+    """The body of an error answer as a broker would give it. In a Fetch, only session errors stand
+    at the top; all others stand at the partitions, where clients look for them."""
     body = error_body(request.body, code)
     if type(body) is FetchResponse and code not in _OF_FETCH_SESSIONS:
         return body._replace(error_code=ErrorCode.NONE)

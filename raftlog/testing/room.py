@@ -1,10 +1,10 @@
 """The faults that are in force on one broker, and how often each was used.
 
-A room outlives its broker: a fault holds until it is removed, across a kill and a restart. In a
-process of its own the room keeps its faults in a file of a folder that the brokers of a cluster
-share (`raftlog.testing.faults.directory`). The file is read when the broker starts and whenever it
-changed, which is looked at before each turn: so a fault can be given to a broker that is dead or
-stands still, and holds from its first turn on.
+A room outlives its broker: a fault holds until it is removed, across a kill and a restart. The room
+of a broker process keeps its faults in a file, in a folder that the brokers of a cluster share
+(`raftlog.testing.faults.directory`). The broker reads the file when it starts, and before a turn if
+the file changed. So a dead or paused broker can be given a fault, which holds from its next turn
+on.
 """
 
 import json
@@ -29,12 +29,13 @@ from raftlog.testing.rules import (
 from raftlog.testing.uses import FileUses, MemoryUses, Uses, used
 
 FAULTS_MAX: Final = 64
-"""In force on a broker at one time: each request is compared with each of them."""
+"""The most faults in force on a broker at one time. Each request is compared with each of them."""
 
 
 @final
 class FaultRoom:
-    """See the module. Any thread may call it; the three tuples are replaced as wholes."""
+    """The faults of one broker. Any thread may call it: the three tuples are only ever replaced
+    whole."""
 
     def __init__(self, node: int, uses: Uses | None = None, folder: Path | None = None) -> None:
         self.node = node
@@ -54,8 +55,9 @@ class FaultRoom:
     # --- for tests --------------------------------------------------------------------------------
 
     def install(self, told: object) -> Fault:
-        """Put a fault in force: a JSON object of `raftlog.testing.rules`. `WrongValue` for one
-        that is none, `LocalMisuse` when its id is in force already or too many are."""
+        """Put a fault in force, given as a JSON object of `raftlog.testing.rules`. `WrongValue` for
+        an object that is no fault; `LocalMisuse` when its id is in force already or too many faults
+        are."""
         with self._lock:
             self.refresh()
             fault = parse_fault(told, new_id)
@@ -67,7 +69,7 @@ class FaultRoom:
         return fault
 
     def remove(self, fault: str) -> bool:
-        """Remove one; whether it was in force."""
+        """Remove a fault. Return whether it was in force."""
         with self._lock:
             self.refresh()
             kept = {name: each for name, each in self._faults.items() if name != fault}
@@ -76,7 +78,7 @@ class FaultRoom:
         return found
 
     def clear(self) -> None:
-        """Remove all."""
+        """Remove all faults."""
         with self._lock:
             self._replace({})
 
@@ -88,7 +90,7 @@ class FaultRoom:
         return [{**as_json(each), "used": self.used(each)} for each in faults]
 
     def used(self, fault: Fault) -> int:
-        """How often it was used, by all brokers that share the counts."""
+        """How often a fault was used, on all brokers that share the counts."""
         matches = self.uses.matches(fault.id)
         if isinstance(fault, ApiFault):
             return used(matches, fault.nth, fault.times)
@@ -97,11 +99,12 @@ class FaultRoom:
     # --- for the broker ---------------------------------------------------------------------------
 
     def attach(self, changed: Callable[[], None]) -> None:
-        """A broker begins: `changed()` is called, from any thread, when faults have changed."""
+        """Connect a broker that starts: `changed()` is called, from any thread, when faults have
+        changed."""
         self._changed = changed
 
     def refresh(self) -> None:
-        """Read the file again when it has changed; a room without one has nothing to do."""
+        """Read the file again if it has changed. A room without a file does nothing."""
         if self._path is None:
             return
         try:
@@ -119,12 +122,12 @@ class FaultRoom:
             self._seen = seen
 
     def acts(self, fault: ApiFault) -> bool:
-        """Count a request that matches; whether the fault acts on it."""
+        """Count a matching request. Return whether the fault acts on it."""
         number = self.uses.match(fault.id)
         return used(number, fault.nth, fault.times) > used(number - 1, fault.nth, fault.times)
 
     def count(self, fault: PeerFault | DiskFault) -> None:
-        """Count one use."""
+        """Count one use of a fault."""
         self.uses.match(fault.id)
 
     def disk_now(self) -> FaultsNow:
@@ -140,7 +143,7 @@ class FaultRoom:
         )
 
     def disk_used(self, what: str) -> None:
-        """The test disk has slowed, failed or refused something."""
+        """Count an operation that the test disk slowed, failed or refused."""
         for each in self.disk:
             if each.action.value == what:
                 self.count(each)
@@ -169,5 +172,5 @@ _SOUND: Final = FaultsNow()
 
 
 def new_id() -> str:
-    """An id that no other fault has."""
+    """A new id that no other fault has."""
     return OsEntropy().bytes(6).hex()

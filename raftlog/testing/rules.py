@@ -1,4 +1,4 @@
-"""What a fault is: one JSON object, judged here whichever way it came.
+"""The form of a fault: one JSON object, which is checked here wherever it came from.
 
     {"do": "drop_response", "on": "Produce", "times": 1}
     {"do": "error", "on": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "topic": "orders", "nth": 3}
@@ -8,8 +8,7 @@
     {"do": "delay_peers", "ms": 50, "groups": [[1], [2, 3]]}
     {"do": "slow_disk", "ms": 50}     {"do": "full_disk"}     {"do": "fail_sync"}
 
-An "id" may be given; else the room makes one. Every door raises `WrongValue` or `WrongType`, which
-name the field.
+An "id" may be given; else the room makes one. `WrongValue` and `WrongType` name the wrong field.
 """
 
 import difflib
@@ -26,21 +25,21 @@ from raftlog.kafka.tables import message_table
 from raftlog.kafka.versions import SERVED, ApiKey, api_name
 
 MS_MAX: Final = 600_000
-"""Ten minutes: longer than any client waits."""
+"""The longest delay: ten minutes, longer than any client waits."""
 TIMES_MAX: Final = 1_000_000
 NAME_CHARACTERS_MAX: Final = 255
 GROUPS_MAX: Final = 9
-"""So many brokers fit in a local cluster."""
+"""The most groups of a partition: a local cluster has at most nine brokers."""
 NODE_MAX: Final = 2**31 - 1
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 TOPIC_FIELDS: Final = ("topics", "topic_data", "topic_names")
-"""Where requests name topics."""
+"""The fields in which requests name topics."""
 
 
 @final
 @unique
 class Action(Enum):
-    """What a fault does, by its name in JSON."""
+    """The actions of faults, by their names in JSON."""
 
     DROP_RESPONSE = "drop_response"
     ERROR = "error"
@@ -56,8 +55,8 @@ class Action(Enum):
 @final
 @attrs.frozen(kw_only=True)
 class ApiFault:
-    """A fault of one API. It acts on the requests that match it, from the `nth` on, `times` of
-    them (None: all)."""
+    """A fault of one API. It acts on matching requests: `times` of them (None: all) from the `nth`
+    on."""
 
     id: str
     action: Action
@@ -76,8 +75,8 @@ class ApiFault:
 @attrs.frozen(kw_only=True)
 class PeerFault:
     """A fault between brokers of different groups; a broker in no group is left alone. `ms` None
-    means that nothing arrives. With `one_way` only what earlier groups send to later ones is
-    touched. Without groups it is about all pairs of brokers."""
+    means that nothing arrives. With `one_way` it touches only messages from earlier groups to later
+    ones. Without groups it concerns all pairs of brokers."""
 
     id: str
     action: Action
@@ -86,7 +85,7 @@ class PeerFault:
     ms: int = 0
 
     def touches(self, sender: int, receiver: int) -> bool:
-        """Whether messages from one broker to another are concerned."""
+        """Whether the fault concerns messages from one broker to another."""
         if not self.groups:
             return True
         first, second = self._group_of(sender), self._group_of(receiver)
@@ -101,7 +100,7 @@ class PeerFault:
 @final
 @attrs.frozen(kw_only=True)
 class DiskFault:
-    """A fault of the broker's disk, for as long as it is in force."""
+    """A fault of the broker's disk. It acts on every operation while it is in force."""
 
     id: str
     action: Action
@@ -112,7 +111,7 @@ Fault = ApiFault | PeerFault | DiskFault
 
 
 def parse_fault(told: object, new_id: Callable[[], str]) -> Fault:
-    """The fault that a JSON object describes."""
+    """Parse the fault that a JSON object describes."""
     if not isinstance(told, dict):
         raise WrongType(f"a fault must be a JSON object, not {type(told).__name__}")
     name = told.get("do")
@@ -141,7 +140,7 @@ def parse_fault(told: object, new_id: Callable[[], str]) -> Fault:
 
 
 def as_json(fault: Fault) -> dict[str, Any]:
-    """The JSON object of a fault: `parse_fault` makes the same fault of it."""
+    """The JSON object of a fault. `parse_fault` returns the same fault for it."""
     told: dict[str, Any] = {"id": fault.id, "do": fault.action.value}
     if isinstance(fault, ApiFault):
         told["on"] = api_name(fault.api)
@@ -166,7 +165,7 @@ def as_json(fault: Fault) -> dict[str, Any]:
 
 
 def api_key_of(name: str, field: str = "on") -> int:
-    """The number of an API that is served, by its name, which `field` gave."""
+    """The key of a served API by its name. Errors name `field`."""
     names = {api_name(key): key for key in SERVED}
     if name in names:
         return names[name]
@@ -176,7 +175,7 @@ def api_key_of(name: str, field: str = "on") -> int:
 
 
 def refuse_topic(api: int, topic: str | None) -> None:
-    """`WrongValue` for a topic where requests of the API name none."""
+    """Raise `WrongValue` for a topic when requests of the API name no topics."""
     if topic is not None and not _names_topics(api):
         raise WrongValue(
             f"topic cannot restrict {api_name(api)}: its requests name no topics",
@@ -194,7 +193,7 @@ def _error_code_of(name: str) -> int:
 
 
 def _names_topics(api: int) -> bool:
-    """Whether a request of this API can say which topics it is about."""
+    """Whether requests of this API name topics."""
     table = message_table(api, "request")
     assert table is not None, api
     names = [str(field[0]) for field in table[5]]
@@ -204,7 +203,7 @@ def _names_topics(api: int) -> bool:
 @final
 @attrs.define
 class _Reader:
-    """The fields of one object, by type and bound."""
+    """Reads the fields of one JSON object, and checks their types and bounds."""
 
     told: Mapping[str, Any]
     action: Action

@@ -1,4 +1,4 @@
-"""How often faults were used: counted for a whole cluster, so that "once" means once.
+"""Counts how often faults were used, over a whole cluster, so that "once" means once.
 
 A fault may be in force on several brokers. Brokers of one process share a `MemoryUses`; processes
 share a folder, in which each fault has a file with a byte for every match (`FileUses`). Those
@@ -12,30 +12,30 @@ from pathlib import Path
 from typing import Final, Protocol, final
 
 MATCHES_MAX: Final = 1_000_000
-"""Matches are counted so far; one more changes nothing that a test can ask."""
+"""The largest count. More matches would change nothing that a test can ask for."""
 
 
 class Uses(Protocol):
     """The counts of all faults, by id. Any thread may ask."""
 
     def match(self, fault: str) -> int:
-        """Count one match; its number, from 1."""
+        """Count one match and return its number, from 1."""
         ...
 
     def matches(self, fault: str) -> int:
-        """How many were counted."""
+        """How many matches of a fault were counted."""
         ...
 
 
 def used(matches: int, nth: int, times: int | None) -> int:
-    """How many of these matches a fault acted on."""
+    """On how many of these matches a fault acted."""
     since = max(0, matches - nth + 1)
     return since if times is None else min(since, times)
 
 
 @final
 class MemoryUses:
-    """For brokers of one process."""
+    """Counts in memory, for brokers of one process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -56,7 +56,7 @@ class MemoryUses:
 
 @final
 class FileUses:
-    """For processes of one machine that share a folder."""
+    """Counts in files, for processes of one machine that share a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -66,7 +66,8 @@ class FileUses:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         descriptor = os.open(self._path(fault), flags, 0o600)
         try:
-            # Two brokers may match at one moment; the lock goes with the descriptor.
+            # Two broker processes may match at the same time. Closing the descriptor releases the
+            # lock.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             matched = os.fstat(descriptor).st_size
             if matched < MATCHES_MAX:

@@ -1,5 +1,5 @@
 """Scenarios of the simulator, played on broker processes: `raftlog chaos run`.
 
-`plan` says which steps real processes can do, `stage` does them at their instants, `workload` is
-the built-in one and `program` the user's own; `run` puts a run together.
+`plan` decides which steps real processes can play. `stage` plays them at their instants. `workload`
+is the built-in workload and `program` the user's own. `run` puts a run together.
 """

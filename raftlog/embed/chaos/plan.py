@@ -1,7 +1,8 @@
-"""A scenario as a plan for real processes: what `raftlog sim steps` says of it, judged.
+"""A scenario as a plan for real processes, made from what `raftlog sim steps` prints of it.
 
-A step or setting that real processes cannot do is refused, by its name and line, before anything
-starts. All other steps are played at its instants, in milliseconds of real time.
+A step or setting that real processes cannot play is refused before anything starts; the error names
+it and its line. All other steps are played at the scenario's instants, in milliseconds of real
+time.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ def _as_is(arguments: Arguments) -> str:
 
 
 def _silently(arguments: Arguments) -> str:
-    """Links between processes hold what is sent; none is broken at a cut."""
+    """Refuse a cut that breaks links: between processes a cut only holds back what is sent."""
     return "" if arguments["how"] == _SILENT else f"how={arguments['how']}: write how=silent"
 
 
@@ -59,7 +60,7 @@ PLAYED: Final[Mapping[str, Callable[[Arguments], str]]] = {
     "failed-sync": _as_is,
     **dict.fromkeys(_CLIENTS, _as_is),
 }
-"""Kinds of steps that real processes do, and what of their arguments they cannot."""
+"""Kinds of steps that real processes play -> what they cannot do of a step's arguments."""
 _INSTEAD: Final = {
     "power": "a machine cannot lose its power here; `crash` kills the process",
     "clock-jump": "all brokers share this machine's clock",
@@ -78,7 +79,7 @@ class Refused(OperatingError):
 @final
 @attrs.frozen(kw_only=True)
 class PlannedStep:
-    """One step. `for_ms` 0, for a kind that lasts: until everything is healed."""
+    """One step. For a kind that lasts, `for_ms` 0 means until everything is healed."""
 
     line: int
     at_ms: int
@@ -88,7 +89,7 @@ class PlannedStep:
 
     @property
     def of_clients(self) -> bool:
-        """Whether the built-in workload does it."""
+        """Whether the built-in workload plays the step."""
         return self.kind in _CLIENTS
 
     def __str__(self) -> str:
@@ -100,7 +101,7 @@ class PlannedStep:
 @final
 @attrs.frozen(kw_only=True)
 class Plan:
-    """The steps, and the cluster that they need."""
+    """The steps of a scenario, and the cluster that they need."""
 
     name: str
     seed: int
@@ -118,20 +119,20 @@ class Plan:
 
     @property
     def lasts_ms(self) -> int:
-        """Until the last step is over, and at least `safety_ms`."""
+        """How long the plan lasts: until its last step is over, and at least `safety_ms`."""
         ends = [each.at_ms + each.for_ms + _spread_ms(each) for each in self.steps]
         return max([self.safety_ms, *ends])
 
 
 def _spread_ms(step: PlannedStep) -> int:
-    """How long a step of many goes on."""
+    """How long a step goes on that repeats something many times."""
     every: int = step.arguments.get("every_ms", 0)
     return every * int(step.arguments.get("count", 0)) if every else 0
 
 
 def plan_of(document: Mapping[str, Any], on: str, seed: int | None = None) -> Plan:
-    """The plan of what `raftlog sim steps --format json` says. `Refused` names every line that real
-    processes cannot do. `seed` takes the place of the scenario's."""
+    """The plan for the output of `raftlog sim steps --format json`. `Refused` names every line that
+    real processes cannot play. `seed` replaces the scenario's."""
     settings: dict[str, int] = {}
     refused: list[str] = []
     for each in document["settings"]:
@@ -192,8 +193,8 @@ def _problems(step: PlannedStep) -> Iterator[str]:
 
 
 def default_load(plan: Plan, every_ms: int, reads_ms: int) -> Sequence[PlannedStep]:
-    """Steps of clients for a scenario that has none: a producer and a reader for each partition,
-    until it is over."""
+    """Client steps for a scenario that has none: a producer and a reader for each partition, until
+    the scenario is over."""
     found: list[PlannedStep] = []
     for partition in range(plan.partitions):
         for kind, ms in (("load", every_ms), ("reads", reads_ms)):

@@ -1,6 +1,8 @@
-"""The user's own program beside a run: started, shown, waited for, and gone at the end.
+"""The user's own program beside a run: it is started, its output is shown, and it is ended with the
+run.
 
-It runs in a process group of its own, by the shell, so that whatever it starts ends with it.
+The shell runs it in a process group of its own, so that all processes that it starts can be ended
+with it.
 """
 
 import os
@@ -14,14 +16,14 @@ from typing import BinaryIO, Final, final
 from raftlog.base.errors import OperatingError
 
 OUTPUT_BYTES_MAX: Final = 64 << 20
-"""The file keeps so much of the program's output; all of it is shown."""
+"""How much of the program's output the file keeps. All of it is shown."""
 _END_SECONDS: Final = 5.0
 _PIECE: Final = 1 << 16
 
 
 @final
 class Program:
-    """See the module. Its output goes to `shown` and into a file."""
+    """The running program. Its output goes to `shown` and into a file."""
 
     def __init__(
         self, command: str, environment: Mapping[str, str], output: Path, shown: BinaryIO
@@ -58,11 +60,11 @@ class Program:
 
     @property
     def code(self) -> int | None:
-        """Its exit code, minus a signal's number when one ended it; None while it runs."""
+        """The exit code; the negative number of the signal that ended it; None while it runs."""
         return self._process.poll()
 
     def wait(self, seconds: float) -> str:
-        """Wait for its end; what is wrong with it: nothing after exit code 0."""
+        """Wait until the program ends. Return what is wrong with it: "" after exit code 0."""
         try:
             code = self._process.wait(max(0.0, seconds))
         except subprocess.TimeoutExpired:
@@ -72,7 +74,8 @@ class Program:
         return f"it ended with {code}" if code else ""
 
     def end(self) -> None:
-        """End it, and what it has left behind: by SIGTERM, and after 5 seconds by SIGKILL."""
+        """End the program and all processes that it left behind: by SIGTERM, after 5 seconds by
+        SIGKILL."""
         if self._process.poll() is None:
             self._signal(signal.SIGTERM)
             try:
@@ -90,4 +93,4 @@ class Program:
         try:
             os.killpg(self._process.pid, number)
         except ProcessLookupError:
-            return  # all of the group is gone
+            return  # no process of the group is left

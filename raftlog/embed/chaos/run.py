@@ -1,7 +1,7 @@
-"""One run: a cluster, the plan's faults, the workloads beside them, and what the run finds out.
+"""One run: a cluster, the plan's faults, the workloads beside them, and the findings.
 
-1. A cluster of processes is founded, with the topic that targets like `leader:0` mean.
-2. The user's program starts, and is left alone for the warm-up.
+1. A cluster of processes is founded, with the topic to which targets like `leader:0` refer.
+2. The user's program starts and has the warm-up without faults.
 3. Faults and the built-in workload begin together.
 4. When the plan is over, everything is undone. The cluster must become healthy.
 5. The program must end with 0, within the time limit. Then the built-in workload's topic is read
@@ -33,7 +33,8 @@ from raftlog.verify.judging.run_checks import HELD, VIOLATED
 
 TOPIC: Final = "work"
 BUILT_IN_TOPIC: Final = "raftlog-chaos"
-"""The built-in workload's, where the user's program has the other one for itself."""
+"""The built-in workload's topic when there is a user's program, which then has the other topic for
+itself."""
 HISTORY_FILE: Final = "history.jsonl"
 PROGRAM_HISTORY: Final = "program.jsonl"
 PROGRAM_OUTPUT: Final = "program.txt"
@@ -52,12 +53,12 @@ class Found:
     struck: Counter[str] = attrs.field(factory=Counter)
     in_vain: list[str] = attrs.field(factory=list)
     used: list[str] = attrs.field(factory=list)
-    """How often each fault of the network or of disks did something."""
+    """For each fault of the network or a disk, a line that says how often it did something."""
     exit_code: int | None = None
-    """The user's program's."""
+    """The exit code of the user's program; None without a program."""
 
     def check(self, name: str, problem: str, checked: int = 1) -> None:
-        """Note a check: held without a problem."""
+        """Note the result of a check. It passed if `problem` is empty."""
         status = VIOLATED if problem else HELD
         self.checks[name] = {"status": status, "checked": checked, "note": problem}
 
@@ -76,8 +77,8 @@ class Asked:
 
 
 def run(asked: Asked) -> Found:
-    """Play a plan; the history and all output lie in the folder afterwards. `OperatingError` when
-    the cluster does not start."""
+    """Play a plan. Afterwards the folder has the history and all output. `OperatingError` when the
+    cluster does not start."""
     found, plan = Found(), asked.plan
     deadline = now() + asked.limit_seconds
     with ExitStack() as stack:
@@ -137,8 +138,8 @@ def run(asked: Asked) -> Found:
 
 
 def _waiting(deadline: float) -> Wait:
-    """A `Wait` that ends the run at the deadline. It sleeps in short pieces, so that signals are
-    heard."""
+    """A `Wait` that ends the run at the deadline. It sleeps in short pieces, so that Python handles
+    signals in between."""
 
     def wait(until: float) -> None:
         while (left := until - now()) > 0:
@@ -157,7 +158,7 @@ def _finish(
     program: Program | None,
     deadline: float,
 ) -> None:
-    """Undo the faults, wait for both workloads, and note what is wrong."""
+    """Undo the faults, wait for both workloads, and note every problem."""
     died = stage.died()
     found.check("brokers-alive", f"brokers that ended by themselves: {died}" if died else "")
     try:
@@ -197,14 +198,15 @@ def _program(asked: Asked, servers: str) -> Iterator[Program | None]:
 
 
 def _judge_program(path: Path, found: Found) -> None:
-    """Judge what the program itself has recorded, if it has."""
+    """Judge the history that the program itself recorded, if there is one."""
     if not path.exists():
         return
     try:
         with path.open("rb") as stream:
             verdict = judge(stream).verdict
     except (RaftlogError, OSError, UnicodeDecodeError) as error:
-        # The program wrote it, or half of it: this is its fault, and the run has its verdict.
+        # The program wrote the file, perhaps only half of it. So this is a failed check of the
+        # program, and not an error of the run.
         found.check("program-history", f"it is no history that can be judged: {error}")
         return
     failures = [

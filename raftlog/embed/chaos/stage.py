@@ -1,8 +1,8 @@
-"""Does the faults of a plan to a cluster of processes, each at its instant.
+"""Plays the faults of a plan on a cluster of processes, each at its instant.
 
-Steps are done in the order of their instants, by one thread: a step that takes long (a broker that
-starts takes about a second) puts off those behind it. A target is looked up when its step strikes.
-A step whose target is not there does nothing; it is told so, and the run goes on.
+One thread plays the steps in the order of their instants. A step that takes long delays the later
+ones: starting a broker takes about a second. A target is looked up when its step is played. A step
+whose target does not exist does nothing; the run notes that and goes on.
 """
 
 import heapq
@@ -23,23 +23,25 @@ from raftlog.embed.faults import FaultHandle
 from raftlog.embed.recording.history import Recording
 
 _LEADER_SECONDS: Final = 5.0
-"""How long a step waits for the leader that it names."""
+"""How long a step waits until the partition that it names has a leader."""
 _HEALTHY_SECONDS: Final = 60.0
 
 Undo = Callable[[], None]
 Wait = Callable[[float], None]
-"""Waits until an instant of `now`; raises `TimeIsUp` when the run is to end before."""
+"""A function that waits until an instant of `now`. It raises `TimeIsUp` when the run's deadline
+comes first."""
 
 
 @final
 class TimeIsUp(Exception):
-    """The time limit is over before the scenario is."""
+    """The run's time limit ended before the scenario did."""
 
 
 @final
 @attrs.define(eq=False)
 class Stage:
-    """See the module. `struck` counts what was done, by kind; `in_vain` has what was not."""
+    """Plays steps on a cluster. `struck` counts the steps that did something, by kind. `in_vain`
+    lists those that did nothing."""
 
     cluster: Cluster
     client: BlockingClient
@@ -49,13 +51,14 @@ class Stage:
     struck: Counter[str] = attrs.field(factory=Counter, init=False)
     in_vain: list[str] = attrs.field(factory=list, init=False)
     _down: set[int] = attrs.field(factory=set, init=False)
-    """Brokers that a step has ended."""
+    """Brokers that a step killed or stopped."""
     _paused: set[int] = attrs.field(factory=set, init=False)
     _failed: set[int] = attrs.field(factory=set, init=False)
-    """Brokers that serve no more, for a sync of theirs has failed."""
+    """Brokers that no longer serve, because a sync of their disk failed."""
 
     def play(self, steps: Sequence[PlannedStep], began: float) -> None:
-        """Do all steps, at their instants after `began`, and what undoes each."""
+        """Play all steps at their instants after `began`, and undo each one when its time is
+        over."""
         due: list[tuple[int, int, PlannedStep, Undo | None]] = [
             (each.at_ms, number, each, None) for number, each in enumerate(steps)
         ]
@@ -78,8 +81,8 @@ class Stage:
         return [node for node in self.cluster.nodes if node not in (*alive, *self._down)]
 
     def recover(self) -> list[str]:
-        """Undo everything, and wait until the cluster is healthy. A line for each fault of the
-        network or of disks says how often it was used."""
+        """Undo everything, and wait until the cluster is healthy. Returns a line for each fault of
+        the network or a disk that says how often it was used."""
         self.cluster.heal()
         for node in sorted(self._failed):
             if node in self.cluster.alive:
@@ -110,7 +113,8 @@ class Stage:
         try:
             undo()
         except OperatingError as error:
-            # The end of the run tries again, and says so when the cluster does not come back.
+            # A broker did not come back in time. `recover` tries again at the end of the run, and
+            # reports a cluster that does not become healthy.
             self._vain(step, error)
 
     def _vain(self, step: PlannedStep, error: RaftlogError | None) -> None:
@@ -232,7 +236,8 @@ class Stage:
     # --- targets ----------------------------------------------------------------------------------
 
     def _pipe(self, step: PlannedStep) -> tuple[list[int], list[int]]:
-        """Sender and receiver, each node in one of them: `all` means all others."""
+        """The senders and the receivers of a step. No node is in both: `all` means all other
+        nodes."""
         receiver = self._nodes(step, "receiver")
         sender = self._nodes(step, "sender")
         others = [node for node in sender if node not in receiver]
@@ -242,7 +247,7 @@ class Stage:
         return [node for node in self.cluster.nodes if node not in side]
 
     def _nodes(self, step: PlannedStep, name: str) -> list[int]:
-        """The nodes that a target means now, each once."""
+        """The nodes to which a target refers now, each once."""
         found: dict[int, None] = {}
         for word in str(step.arguments[name]).split("+"):
             found.update(dict.fromkeys(self._named(word)))
@@ -265,7 +270,7 @@ class Stage:
         return [int(word.removeprefix("n"))]
 
     def _followers(self, partition: int) -> list[int]:
-        """Running nodes with a replica that do not lead, the lowest first."""
+        """The running followers of a partition, the lowest node id first."""
         told = self.client.describe(self.topic).partitions
         (found,) = [each for each in told if each.partition_index == partition]
         return sorted(
@@ -292,5 +297,5 @@ _STRIKES: Final[dict[str, Callable[[Stage, PlannedStep], Undo | None]]] = {
 
 
 def now() -> float:
-    """The clock of a run, in seconds."""
+    """The present on the clock of a run, in seconds."""
     return time.perf_counter()

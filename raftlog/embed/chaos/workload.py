@@ -1,7 +1,8 @@
 """The built-in workload: producers and readers in threads of their own, all recorded.
 
 A producer sends one record at a time and waits for its acknowledgement. An error that ends a thread
-is kept, and `join` raises it. A record that was refused, or of unknown outcome, is for the judge.
+is kept, and `join` raises it. A record that was refused, or whose outcome is unknown, is no such
+error: it is in the history, which the judge judges.
 """
 
 import threading
@@ -20,12 +21,12 @@ SEND_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.1
 
 Due = tuple[float, int]
-"""An instant after the beginning, in seconds, and a partition."""
+"""Seconds after the beginning, and a partition."""
 
 
 @final
 class Workload:
-    """Threads for what clients do in these steps. `start`, then `join`; `stop` ends them early."""
+    """The threads of producers and readers. Call `start`, then `join`; `stop` ends them early."""
 
     def __init__(
         self, servers: str, topic: str, steps: Sequence[PlannedStep], seed: int, history: Recording
@@ -58,20 +59,21 @@ class Workload:
         def run() -> None:
             try:
                 work(number, ordered)
-            except BaseException as error:  # raised again in the thread that waits for this one
+            except BaseException as error:  # `join` raises it in the thread that waits for this one
                 self._errors.append(error)
 
         return threading.Thread(target=run, name=f"raftlog chaos {number}", daemon=True)
 
     def start(self, began: float) -> None:
-        """Begin; instants count from `began`, of `time.perf_counter`."""
+        """Start the threads. The steps' instants count from `began`, a time of
+        `time.perf_counter`."""
         self._began = began
         for thread in self._threads:
             thread.start()
 
     def join(self, deadline: float) -> None:
-        """Wait until all is done. Raises what ended a thread, and `OperatingError` when they are
-        not done by the deadline."""
+        """Wait until all threads are done. Raises the error that ended one, and `OperatingError`
+        when they are not done by the deadline."""
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.perf_counter()))
             if thread.is_alive():
@@ -81,11 +83,11 @@ class Workload:
             raise error
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Let the threads begin no further operation."""
         self._stopped.set()
 
     def _instants(self, due: Sequence[Due]) -> Iterator[int]:
-        """Each partition when its time has come; the rest is left out once `stop` was called."""
+        """Yield each partition when its time has come; end early once `stop` was called."""
         for at, partition in due:
             if self._stopped.wait(max(0.0, self._began + at - time.perf_counter())):
                 return
@@ -99,7 +101,8 @@ class Workload:
                 try:
                     client.produce(self._topic, value, partition=partition, timeout=SEND_SECONDS)
                 except RaftlogError:
-                    # It is in the history, as refused or unknown, and the next record goes on.
+                    # The history already has this record as refused or unknown. Go on with the next
+                    # one.
                     continue
 
     def _read(self, partition: int, due: Sequence[Due]) -> None:

@@ -6,9 +6,8 @@
         history.read_back(cluster.bootstrap_servers)
     history.check(report="report.html")
 
-history.py   the history: threads, one clock, process numbers, the judge
-door.py      what tells two records apart
-wrapper.py   an object that stands for another one and behaves as it does
+history.py   the history: threads, one clock, process numbers, the judge door.py      what
+identifies a record wrapper.py   an object that stands for another one and behaves as it does
 confluent.py, kafka_python.py, aio_kafka.py, ours.py, faults.py   one module per library
 recording.py `record` and `recording`
 

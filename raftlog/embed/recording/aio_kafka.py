@@ -35,7 +35,8 @@ class RecordedProducer(Recorded):
         try:
             future = await original.send(topic, value, key, partition, timestamp_ms, headers)
         except BaseException as error:
-            # A cancellation may have come after the record was queued.
+            # A timeout or a cancellation may come after the record was queued, so the outcome is
+            # unknown.
             if type(error).__name__ in UNSURE or not isinstance(error, Exception):
                 sending.info(error)
             else:
@@ -50,7 +51,7 @@ class RecordedProducer(Recorded):
                 told(future)
 
         sending.look = look
-        # This callback comes first: nothing awaits the future yet.
+        # Added before the application awaits the future, so this callback runs first.
         future.add_done_callback(told)
         return future
 
@@ -107,7 +108,7 @@ def _end(sending: Operation, done: Any) -> None:
     if done.cancelled():
         sending.info("the wait was cancelled; the send goes on")
         return
-    # `exception()` would mark the error as seen, and asyncio would not tell of one that the
+    # `exception()` would mark the error as seen. asyncio would then not report an error that the
     # application never looked at.
     error = done._exception
     if error is None:

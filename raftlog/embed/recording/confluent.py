@@ -1,8 +1,9 @@
 """confluent-kafka: `Producer`, `Consumer`, and those that serialize.
 
-A delivery report tells the outcome. librdkafka reports as failed what may be in the log: a record
-whose acknowledgement was lost times out like one that was never sent. So only what the client
-itself says before it sends, and what a broker refuses whenever it is asked, is `fail`.
+A delivery report tells the outcome. librdkafka also reports a record as failed that may be in the
+log: one whose acknowledgement was lost times out like one that was never sent. So only two kinds of
+errors count as `fail`: those that the client raises before it sends, and those that a broker
+returns every time.
 """
 
 import gc
@@ -18,7 +19,7 @@ from raftlog.embed.recording.wrapper import NO_TRANSACTIONS, ONE_BY_ONE, Recorde
 
 LIBRARY: Final = "confluent_kafka"
 DEFINITE: Final = ("_QUEUE_FULL", "_INVALID_ARG", "MSG_SIZE_TOO_LARGE", "INVALID_RECORD")
-"""Errors of which no earlier attempt can have been written."""
+"""Errors after which no earlier attempt can have been written either."""
 _PLAIN: Final = ("topic", "value", "key", "partition", "callback", "on_delivery")
 _SERIALIZING: Final = ("topic", "key", "value", "partition", "on_delivery")
 _REST: Final = ("timestamp", "headers")
@@ -53,7 +54,7 @@ class RecordedProducer(Recorded):
         names = (*(_PLAIN if plain else _SERIALIZING), *_REST)
         given = dict(zip(names, args, strict=False))
         if len(args) > len(names) or not given.keys().isdisjoint(more):
-            original.produce(*args, **more)  # raises the TypeError that is due
+            original.produce(*args, **more)  # raises the TypeError of the wrong call
             return
         given.update(more)
         sending = self._sending(
@@ -140,8 +141,8 @@ def _partition(given: Any) -> int | None:
 
 
 def _refuse_callbacks(producer: Any) -> None:
-    """Refuse a producer whose configuration may have a delivery callback: librdkafka calls it only
-    for records that bring none of their own, and ours all do."""
+    """Refuse a producer whose configuration may have a delivery callback. librdkafka calls it only
+    for records without a callback of their own, and every recorded one has one."""
     held = [
         each for each in gc.get_referents(producer) if callable(each) and not isinstance(each, type)
     ]

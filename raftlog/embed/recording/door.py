@@ -1,4 +1,4 @@
-"""What tells two records apart: the judge needs values that are unique within a topic."""
+"""The identity of a record. The judge needs values that are unique within a topic."""
 
 import hashlib
 import json
@@ -8,15 +8,15 @@ from typing import Any, Final, NamedTuple
 from raftlog.base.errors import WrongType, WrongValue
 
 TEXT_MAX: Final = 200
-"""A longer value is recorded as its beginning and its SHA-256."""
+"""The longest text that is recorded whole. A longer one is recorded as its beginning and its
+SHA-256."""
 _BEGINNING: Final = 60
 
 Identity = str | int
 
 
 class SeenRecord(NamedTuple):
-    """A record as the application hands it over, or gets it: before its serializer, and after its
-    deserializer."""
+    """A record as the application sees it: before its serializer, or after its deserializer."""
 
     topic: str
     key: Any
@@ -25,16 +25,17 @@ class SeenRecord(NamedTuple):
 
 
 Identify = Callable[[SeenRecord], Any]
-"""What tells a record from every other one of its topic: a text, a number, or what becomes one."""
+"""A function that returns what is unique in a record of its topic: a text, a number, or an object
+that can become one."""
 
 
 def by_value(record: SeenRecord) -> Any:
-    """The whole value, the default."""
+    """Identify a record by its whole value, which is the default."""
     return record.value
 
 
 def identity_of(record: SeenRecord, identify: Identify) -> Identity:
-    """What the history has in place of the record."""
+    """The identity that the history stores for a record."""
     found = identify(record)
     if found is None:
         raise WrongValue(

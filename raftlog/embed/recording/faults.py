@@ -19,8 +19,7 @@ _NOTED: Final = {
 
 @final
 class RecordedCluster(Recorded):
-    """A `Cluster`: the faults of one broker are noted when they begin, its repairs when they are
-    done."""
+    """A `Cluster` that notes faults when they begin and repairs when they are done."""
 
     def __init__(self, original: Cluster, history: Recording) -> None:
         super().__init__(original, history, by_value)

@@ -2,14 +2,14 @@
 
 How it keeps to the truth:
 
-1. A call is on its way to the disk before the client may send it (`HistoryWriter.invoke`).
-2. A client has one seat, a process number, for each call that it has open. A seat is used again
-   when its call ended in `ok` or `fail`, so calls of one process follow each other in real time.
-   After `info` the seat is gone.
-3. A send that timed out, or that the client refused, stays open: the application may try again with
-   the same value. Both attempts are one send then, from the first call to the last answer. `info`
-   and `fail` are written at the end.
-4. What is still open at the end may have happened: readers take it as `info`.
+1. A call is handed to the disk before the client may send it (`HistoryWriter.invoke`).
+2. Each open call of a client has a seat, which is a process number. A seat is used again when its
+   call ended in `ok` or `fail`, so the calls of one process follow each other in real time. After
+   `info` the seat is not used again.
+3. A send that timed out, or that the client refused, stays open, because the application may try
+   again with the same value. Then both attempts are one send, from the first call to the last
+   answer. `info` and `fail` are written at the end.
+4. A call that is still open at the end may have happened: readers take it as `info`.
 """
 
 import threading
@@ -33,21 +33,21 @@ from raftlog.verify.report.page import RunFolder, render
 from raftlog.verify.report.proof import digest_of
 
 OPERATIONS_MAX: Final = 5_000_000
-"""A history is judged in memory."""
+"""The longest history in operations. It is judged in memory."""
 CONSUMERS: Final = ("subscribe", "assign")
 _FAILURES_SHOWN: Final = 5
 
 
 @final
 class Recording:
-    """The history of an application's clients. `with` begins and ends it; `record` hands clients to
-    it; `read_back`, then `check` or `judge`. `path` is the history.jsonl that is written; an older
-    one is replaced.
+    """The history of an application's clients. Open it with `with`, wrap clients by `record`, then
+    call `read_back`, then `check` or `judge`. It is written to `path`, history.jsonl; an older file
+    is replaced.
 
-    `topics` limits what is recorded, by default to all. `consumer="assign"` also judges the order
-    in which each consumer got its records; that is right for consumers that no rebalance moves.
-    `final_read=False` says that the application does not read everything in the end, so that an
-    acknowledged record that nothing read is no finding. `options` are further options of the
+    `topics` names the topics to record; by default all. `consumer="assign"` also judges the order
+    in which each consumer got its records; use it for consumers without rebalances.
+    `final_read=False` says that the application does not read everything in the end: an
+    acknowledged record that no client read is then no finding. `options` are further options of the
     history's header."""
 
     @checked
@@ -78,7 +78,7 @@ class Recording:
         self._sent: dict[str, dict[Identity, Operation]] = {}
         """Topic -> what was sent to it."""
         self._identities: list[Identify] = []
-        """Of the recorded clients, each once."""
+        """The identify functions of the recorded clients, each once."""
         self._ends: dict[str, int] = {}
         self._processes = 0
         self._operations = 0
@@ -125,7 +125,8 @@ class Recording:
     # --- for the wrappers -------------------------------------------------------------------------
 
     def will_identify(self, identify: Identify) -> None:
-        """Remember by what a client tells records apart: `read_back` has to do the same."""
+        """Keep the function by which a client identifies records. `read_back` must use the same
+        one."""
         if identify not in self._identities:
             self._identities.append(identify)
 
@@ -145,7 +146,7 @@ class Recording:
         return self._topics is None or topic in self._topics
 
     def begin(self, seats: Seats, f: str, key: str | None = None, value: Any = None) -> Operation:
-        """Record a call; it is on its way to the disk when this returns."""
+        """Record a call. It is handed to the disk when this returns."""
         with self._lock:
             writer = self._running()
             if self._operations >= OPERATIONS_MAX:
@@ -167,7 +168,7 @@ class Recording:
     def begin_send(
         self, seats: Seats, topic: str, partition: int | None, identity: Identity
     ) -> Operation:
-        """Record a send. One that came to nothing goes on when the application tries again."""
+        """Record a send. If an earlier send of the same value failed, this one continues it."""
         key = f"{topic}/{'?' if partition is None or partition < 0 else partition}"
         with self._lock:
             self._running()
@@ -183,9 +184,9 @@ class Recording:
             return begun
 
     def put_off(self, ended: Operation, kind: str, error: str) -> None:
-        """End a call that came to nothing, or that nobody knows of. A send ends so when the
-        recording does: until then the application may try again with the same value. What is
-        `info` once stays so: a later refusal says nothing of the first attempt."""
+        """End a call that failed or whose outcome is unknown. For a send that is written only at
+        the end of the recording, because the application may try again with the same value. `info`
+        is final: a later refusal says nothing about the first attempt."""
         with self._lock:
             if ended.f != "send":
                 self.end(ended, kind, error=error)
@@ -199,7 +200,7 @@ class Recording:
         """Record a return, once."""
         with self._lock:
             if self._writer is None or ended not in self._open:
-                return  # it has ended, or the recording has
+                return  # the call or the recording has ended already
             del self._open[ended]
             self._put_off.pop(ended, None)
             try:
@@ -207,21 +208,22 @@ class Recording:
                     ended.process, kind, time_ns=self._now(), value=value, key=key, **more
                 )
             except OSError as error:
-                # This may run in a callback of the client, which must not raise for our disk.
+                # This may run in a callback of the client, which must not raise because our disk
+                # failed.
                 self._failure = self._failure or error
                 return
             if kind != "info":
                 ended.seats.give_back(ended.process)
 
     def look(self, seats: Seats) -> None:
-        """End what a client has open, and knows the outcome of, though it has not told."""
+        """End the open calls of a client whose outcome it knows but has not reported yet."""
         with self._lock:
             for each in list(self._open):
                 if each.seats is seats and each.look is not None:
                     each.look()
 
     def acknowledged(self, key: str, offset: int) -> None:
-        """Remember how far `read_back` has to come."""
+        """Remember an acknowledged offset: `read_back` must reach it."""
         with self._lock:
             self._ends[key] = max(self._ends.get(key, 0), offset + 1)
 
@@ -236,20 +238,20 @@ class Recording:
         return self._writer
 
     def _settle(self) -> None:
-        """End what is known to have ended, and what was put off."""
+        """End the calls whose outcome is known, and those that were put off."""
         self._look()
         put_off, self._put_off = self._put_off, {}
         for each, (kind, error) in put_off.items():
             self.end(each, kind, error=error)
 
     def _look(self) -> None:
-        """Futures know their outcome before they tell."""
+        """Ask futures for their outcome: they have it before they call back."""
         for each in list(self._open):
             if each.look is not None:
                 each.look()
 
     def _now(self) -> int:
-        """One clock for all; it does not run backwards."""
+        """The time in nanoseconds on the one clock of the history, which does not run backwards."""
         self._last_ns = max(self._last_ns, time.perf_counter_ns())
         return self._last_ns
 
@@ -258,7 +260,7 @@ class Recording:
     @checked
     def fault(self, name: str, node: int | None = None, **details: Any) -> None:
         """Note a fault or a repair ("kill", "restart", "pause", "resume", "partition", "heal") for
-        the report's pictures. `record(cluster, history)` does it by itself."""
+        the report's pictures. `record(cluster, history)` does this automatically."""
         with self._lock:
             value = {**({} if node is None else {"node": f"n{node}"}), **details}
             self._running().nemesis(name, time_ns=self._now(), value=value)
@@ -272,12 +274,13 @@ class Recording:
         value: Callable[[bytes | None], Any] | None = None,
         identity: Identify | None = None,
     ) -> int:
-        """Read every recorded topic from its beginning, with a client of its own, so that the judge
-        sees what is there in the end; the number of records. `value` is what consumers deserialize
-        values with. `identity` is that of `record` unless it is given.
+        """Read every recorded topic from its beginning with a client of its own, so that the judge
+        sees the final records. Returns their number. `value` is the consumers' deserializer of
+        values. `identity` is by default the one given to `record`.
 
         `OperatingError` when an acknowledged record is not reached within `seconds`."""
-        # The client is a large import, and most histories are read by the application.
+        # Imported late: the client is a large import, and many applications read their topics
+        # themselves.
         from raftlog.embed.recording.reading_back import read_everything  # noqa: PLC0415
 
         with self._lock:
@@ -290,14 +293,14 @@ class Recording:
 
     @checked
     def judge(self, *, report: str | Path | None = None) -> Verdict:
-        """Judge what was recorded so far, and write the HTML report."""
+        """Judge the operations recorded so far; write the HTML report to `report` if given."""
         return self._judged(report)[0].verdict
 
     @checked
     def check(self, *, report: str | Path | None = None) -> Verdict:
-        """Judge, write the report, and raise AssertionError unless the history is valid: with what
-        contradicts what, and where the report is."""
-        __tracebackhide__ = True  # for pytest: the caller's line is what its user wants to see
+        """Judge, write the report, and raise AssertionError unless the history is valid. The error
+        names the operations that contradict each other, and the report."""
+        __tracebackhide__ = True  # for pytest: show the caller's line, not this one
         judgement, told = self._judged(report)
         verdict = judgement.verdict
         if verdict.exit_code != 0:

@@ -1,7 +1,8 @@
 """kafka-python: `KafkaProducer` and `KafkaConsumer`.
 
 The future of a send tells the outcome. Its callbacks run in the sender's thread, a moment before or
-after `get` returns in the application's; `Operation.look` asks the future itself at the end.
+after `get` returns in the application's thread. So `Operation.look` asks the future itself at the
+end.
 """
 
 from itertools import chain
@@ -13,9 +14,10 @@ from raftlog.embed.recording.wrapper import NO_TRANSACTIONS, Recorded, not_recor
 
 LIBRARY: Final = "kafka"
 DEFINITE: Final = ("MessageSizeTooLargeError", "RecordListTooLargeError", "InvalidRecordError")
-"""Errors of which no earlier attempt can have been written."""
+"""Errors after which no earlier attempt can have been written either."""
 UNSURE: Final = ("KafkaTimeoutError", "KafkaConnectionError", "RequestTimedOutError")
-"""Raised by `send` itself they are not called refusals, though the record was not taken yet."""
+"""Errors that do not count as refusals even when `send` itself raises them, before it took the
+record."""
 
 
 @final
@@ -101,8 +103,8 @@ class RecordedConsumer(Recorded):
 
 
 def found_in(consumer: Recorded, *lists: list[Any]) -> dict[str, list[list[Any]]]:
-    """The records that a poll found, as the history has them. This library, aiokafka and raftlog
-    have the same names for what a record is made of."""
+    """The records that a poll found, in the history's form. kafka-python, aiokafka and raftlog use
+    the same names for a record's fields."""
     found: dict[str, list[list[Any]]] = {}
     for each in chain.from_iterable(lists):
         if consumer._raftlog_history.records(each.topic):

@@ -19,26 +19,26 @@ class OpenHistory(Protocol):
 
 @final
 class Seats:
-    """The process numbers of one client that are free."""
+    """The free process numbers of one client."""
 
     def __init__(self) -> None:
         self._free: list[int] = []
 
     def take(self) -> int | None:
-        """The one that was free last, if any."""
+        """Take the number that became free last; None if none is free."""
         return self._free.pop() if self._free else None
 
     def give_back(self, process: int) -> None:
         self._free.append(process)
 
     def leave(self) -> None:
-        """Begin with new numbers."""
+        """Give up the free numbers, so that the client begins with new ones."""
         self._free.clear()
 
 
 @final
 class Operation:
-    """A call that was recorded. It ends once; what ends it later is ignored."""
+    """A recorded call. Its first end counts; later ones are ignored."""
 
     def __init__(
         self, history: OpenHistory, seats: Seats, process: int, f: str, key: str, value: Any
@@ -55,11 +55,11 @@ class Operation:
         """Ends the operation if its client knows the outcome already, though it has not told."""
 
     def ok(self, value: Any, *, key: str | None = None) -> None:
-        """It happened."""
+        """End the call: it happened."""
         self.history.end(self, "ok", value=value, key=key)
 
     def sent(self, topic: str, partition: int, offset: int | None) -> None:
-        """The record was acknowledged at this place, or, as with acks=0, at none."""
+        """End a send: the record was acknowledged at this place. The offset is None with acks=0."""
         if offset is None or offset < 0:
             self.info("acknowledged without an offset, as acks=0 is")
             return
@@ -68,18 +68,19 @@ class Operation:
         self.ok([offset, self.value], key=key)
 
     def fail(self, error: object) -> None:
-        """It certainly did not happen, and never will."""
+        """End the call: it certainly did not happen and never will."""
         self.history.put_off(self, "fail", _told(error))
 
     def info(self, error: object) -> None:
-        """It may have happened, or may yet: a timeout, a lost connection, and all else."""
+        """End the call: it may have happened, or may still happen. This is for timeouts, lost
+        connections and all other errors."""
         self.history.put_off(self, "info", _told(error))
 
 
 @final
 class Reading:
-    """A poll. `with` records its call and its return; the block puts what it returned into `found`,
-    by topic partition: pairs of offset and identity."""
+    """A poll. `with` records its call and its return. The block puts the polled records into
+    `found`: topic partition -> pairs of offset and identity."""
 
     def __init__(self, polling: Operation) -> None:
         self._polling = polling
@@ -95,7 +96,7 @@ class Reading:
         trace: TracebackType | None,
     ) -> None:
         del kind, trace
-        # An iterator that is at its end has read, and found nothing.
+        # StopIteration is no failure: the iterator has read and found nothing.
         if error is None or isinstance(error, StopIteration | StopAsyncIteration):
             self._polling.ok(self.found)
         else:

@@ -1,8 +1,8 @@
 """raftlog's own clients, blocking and trio's: `BlockingClient`, `BlockingConsumer`, `Client`,
 `Consumer`.
 
-Their errors say what happened: `OutcomeUnknown` may have been written, every other error of a send
-was not.
+Their errors are exact: after `OutcomeUnknown` the record may be written, after any other error of a
+send it is not.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from raftlog.embed.recording.wrapper import Recorded
 
 
 class _RecordedSender(Recorded):
-    """What both clients share."""
+    """The base of both recorded clients."""
 
     def _begun(self, topic: Any, value: Any, more: dict[str, Any]) -> Operation | None:
         return self._sending(
@@ -31,8 +31,8 @@ class _RecordedSender(Recorded):
             if then is not None:
                 then(outcome)
             elif isinstance(outcome, RaftlogError):
-                # The client keeps what a `then` raises for the next `flush`, where it also raises
-                # the error of a record that was sent without `then`.
+                # The application gave no `then`, so its `flush` must raise this error. The client
+                # lets the next `flush` raise what a `then` raised.
                 raise outcome
 
         return told
@@ -119,7 +119,7 @@ class RecordedClient(_RecordedSender):
                 error = sent.batch.error
                 _end(sending, sent.position() if error is None else error)
 
-        # A `then` of ours would hide an error from `flush`: the handle is looked at instead.
+        # A `then` added here would hide an error from `flush`. So the recorder looks at the handle.
         sending.look = look
         return sent
 

@@ -24,7 +24,8 @@ def read_everything(
     deserialize: Callable[[bytes | None], Any] | None,
     identify: Identify,
 ) -> int:
-    """Read until every acknowledged record and every end is reached; the number of records."""
+    """Read until every acknowledged record and every end is reached. Returns the number of
+    records."""
     deadline = time.perf_counter() + seconds
     count = 0
     with BlockingClient(bootstrap) as client:

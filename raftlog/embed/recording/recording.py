@@ -42,7 +42,7 @@ def recording(
 ) -> Recording:
     """A history to record into: `with raftlog.verify.recording("history.jsonl") as history`.
 
-    `Recording` says what the arguments are."""
+    `Recording` explains the arguments."""
     return Recording(path, topics=topics, consumer=consumer, final_read=final_read, options=options)
 
 
@@ -53,15 +53,15 @@ def record(
     identity: Identify | None = None,
     **more: Any,
 ) -> Client:
-    """A stand-in for a Kafka client that behaves as it does, and writes the history.
+    """Wrap a Kafka client: the stand-in behaves as the client does, and writes the history.
 
     `client` is a producer or consumer of confluent-kafka, kafka-python, aiokafka or raftlog, or a
-    `raftlog.Cluster`, whose faults are noted for the report. `identity` tells what is unique in a
-    record (topic, key, value, headers); by default its value is. `on_delivery` is for a producer of
-    confluent-kafka that was configured with callbacks.
+    `raftlog.Cluster`, whose faults are noted for the report. `identity` returns what is unique in a
+    record (topic, key, value, headers); by default its value. `on_delivery` is the delivery
+    callback of a confluent-kafka producer that was configured with one.
 
-    Raises `WrongType` for another object; the stand-in raises `WrongValue` for a value that the
-    judge could not tell from an earlier one."""
+    Raises `WrongType` for any other object. The stand-in raises `WrongValue` for a value that was
+    sent before, because the judge could not tell the two apart."""
     check("history", history, Recording)
     identify = check("identity", identity or by_value, Callable[..., Any])
     if type(client) in _wrappers():
@@ -70,7 +70,7 @@ def record(
     if found is not None:
         history.will_identify(identify)
         return found(client, history, identify, **more)  # type: ignore[no-any-return]
-    # Imported late: a cluster is a large import, and recording needs none.
+    # Imported late: the cluster is a large import, and recording a client does not need it.
     from raftlog.embed.cluster import Cluster  # noqa: PLC0415
     from raftlog.embed.recording.faults import RecordedCluster  # noqa: PLC0415
 
@@ -84,7 +84,8 @@ def record(
 
 
 def _of_another_library(client: object) -> type[Recorded] | None:
-    """The wrapper, if the client is of one of them. The library of an object is imported."""
+    """The wrapper for a client of another library; None for other objects. This imports no library:
+    that of an existing object is imported already."""
     for library, name, wrapper in _OTHERS:
         kind = getattr(sys.modules.get(library), name, None)
         if isinstance(kind, type) and isinstance(client, kind):

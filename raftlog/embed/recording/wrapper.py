@@ -1,7 +1,8 @@
-"""An object that stands for another one: what a subclass does not define is the original's.
+"""An object that stands for another one. Methods that a subclass does not define are the
+original's.
 
-`isinstance` sees the original's class. Attributes are read, set and deleted there. A block that
-returns the original when it is entered returns the stand-in instead.
+`isinstance` sees the original's class. Attributes are read, set and deleted on the original. A
+`with` block that would return the original returns the stand-in instead.
 """
 
 from types import TracebackType
@@ -16,7 +17,7 @@ _OWN: Final = ("_raftlog_original", "_raftlog_history", "_raftlog_identify", "_r
 
 
 class Recorded:
-    """See the module."""
+    """The base of all stand-ins."""
 
     _raftlog_original: Any
     _raftlog_history: Recording
@@ -33,8 +34,8 @@ class Recorded:
     def _sending(
         self, topic: Any, partition: int | None, key: Any, value: Any, headers: Any
     ) -> Operation | None:
-        """A send, recorded before it happens; None when its topic is not recorded, or when the
-        library will refuse the call, for its topic is no text."""
+        """Record a send before it happens. None when its topic is not recorded, or is no text, so
+        that the library will refuse the call."""
         history = self._raftlog_history
         if not isinstance(topic, str) or not history.records(topic):
             return None
@@ -45,7 +46,8 @@ class Recorded:
         return Reading(self._raftlog_history.begin(self._raftlog_seats, "poll"))
 
     def _seek(self) -> None:
-        """The application moved this consumer: what it reads next need not follow."""
+        """Note that the application moved this consumer: its next records need not follow the last
+        ones."""
         self._raftlog_seats.leave()
 
     # --- as the original --------------------------------------------------------------------------
@@ -114,8 +116,8 @@ class Recorded:
 
 
 def not_recorded(method: str, do: str) -> Any:
-    """A method that sends what the recorder cannot see: it is refused, for its records would be
-    read by consumers and sent by nobody."""
+    """A method that is refused, because it sends records that the recorder cannot see. Consumers
+    would read records that the history does not have as sent."""
 
     def refuse(self: Recorded, *args: Any, **more: Any) -> Any:
         del args, more

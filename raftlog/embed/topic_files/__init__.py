@@ -4,9 +4,9 @@
     SHA256SUMS                  of all other files, as `sha256sum -c SHA256SUMS` reads it
     topics/<topic>/<n>.batches  the record batches of a partition, back to back: see `plain`
 
-`exporting` writes a folder, `folder` reads and checks one, `importing` makes its topics. All of it
-is read and checked before anything is made in a cluster.
+`exporting` writes a folder, `folder` reads and checks one, `importing` creates its topics. The
+whole folder is read and checked before any topic is created in a cluster.
 
-Laws: a file's name comes from a checked topic name and a number, never out of a file; files are
-regular ones; at most one batch of each of a few partitions is in memory.
+Laws: a file's name is made from a checked topic name and a number, never read from a file. Only
+regular files are read. At most one batch of each of a few partitions is in memory.
 """

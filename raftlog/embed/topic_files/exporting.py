@@ -1,8 +1,8 @@
 """Writes topics of a cluster into a new folder, through the Kafka protocol.
 
-A partition is written up to what was its end when the export began; later records are left out. In
-a cluster with transactions only committed records are read. When the export fails, its folder is
-removed. SHA256SUMS is written last, so a folder that a crash left behind is no export.
+A partition is written up to the end that it had when the export began; later records are left out.
+In a cluster with transactions only committed records are read. When the export fails, its folder is
+removed. SHA256SUMS is written last, so a reader refuses a folder that a crash left behind.
 """
 
 import hashlib
@@ -39,15 +39,15 @@ from raftlog.records.batch import read_header
 _FETCH_BYTES: Final = 4 * MIB
 _FETCH_WAIT_MS: Final = 500
 _EMPTY_FETCHES_MAX: Final = 20
-"""Fetches in a row that bring nothing before the end is reached. A leader that changes gives one or
-two."""
+"""How many fetches in a row may bring nothing before the end is reached. A change of leader causes
+one or two."""
 
 
 async def export_topics(
     client: Client, folder: Path, names: Sequence[str] = (), advance: Advance = ignore_progress
 ) -> Manifest:
-    """Write these topics, or all but those that brokers write themselves, into `folder`, which must
-    not exist. `OperatingError` and the client's errors; then nothing is left of it."""
+    """Write these topics into a new `folder`; without names all topics except the brokers' internal
+    ones. Raises `OperatingError` and the client's errors, and then removes the folder."""
     topics = await _topics(client, names)
     count = sum(len(topic.partitions) for topic in topics)
     if count > EXPORT_PARTITIONS_MAX:

@@ -1,4 +1,5 @@
-"""An export as what a new cluster begins with: `Cluster(fixture=...)` and `raftlog up --from`."""
+"""An export as the first content of a new cluster: `Cluster(fixture=...)` and `raftlog up
+--from`."""
 
 from pathlib import Path
 from typing import Final, Self, final
@@ -19,14 +20,14 @@ _CALL_NS: Final = millis(60_000)
 @final
 @attrs.frozen
 class Fixture:
-    """A checked export. `open` comes before the cluster is founded, `load` when it is ready."""
+    """A checked export. Call `open` before the cluster is founded, and `load` when it is ready."""
 
     export: Export
 
     @classmethod
     def open(cls, folder: Path, directory: Path | None, advance: Advance = ignore_progress) -> Self:
-        """Check all of an export, for a cluster in `directory`. `OperatingError` when a cluster is
-        there already, which may hold these topics, and for an export that is not good."""
+        """Check a whole export, for a new cluster in `directory`. `OperatingError` for a bad
+        export, and when `directory` has a cluster already, which may have these topics."""
         if directory is not None and (directory / STATE_FILE).exists():
             raise OperatingError(
                 "it has a cluster already, and topics are loaded into a new one only",
@@ -36,8 +37,8 @@ class Fixture:
         return cls(Export.open(folder, advance))
 
     def load(self, bootstrap: str, advance: Advance = ignore_progress) -> None:
-        """Make the topics in the cluster behind these addresses. It blocks, outside of any event
-        loop."""
+        """Create the topics in the cluster at these addresses. It blocks; do not call it in an
+        event loop."""
 
         async def main() -> None:
             async with Client(bootstrap, call_timeout_ns=_CALL_NS) as client:

@@ -1,8 +1,12 @@
-"""Reads an export's folder, sceptically: length, checksum, version, then meaning.
+"""Reads the folder of an export and checks it: length, checksum, version, then content.
 
-The reader refuses a folder without a manifest (foreign) or without checksums (an export that was
-interrupted), a later version, any file whose bytes are not those that were written, a link or a
-FIFO in the place of a file, and batches that a broker would not take.
+The reader refuses:
+
+* a folder without a manifest, which is no export, or without checksums, which was interrupted;
+* a later version;
+* a file whose bytes are not those that were written;
+* a link or a FIFO in the place of a file;
+* batches that a broker would refuse.
 """
 
 import hashlib
@@ -35,28 +39,29 @@ _SUM_CHARS: Final = 64
 _BETWEEN: Final = "  "
 
 Advance = Callable[[int], None]
-"""Told of so many more bytes that are done."""
+"""A function for progress: it is called with the number of bytes done since the last call."""
 
 
 def ignore_progress(size: int) -> None:
-    """An `Advance` for those who show none."""
+    """An `Advance` for callers that show no progress."""
     del size
 
 
 def batches_name(topic: str, partition: int) -> str:
-    """The name of a partition's file, from the folder on. Both come out of a checked manifest."""
+    """The path of a partition's file inside the folder. Both arguments come from a checked
+    manifest."""
     return f"{TOPICS_FOLDER}/{topic}/{partition}.batches"
 
 
 def sums_text(sums: dict[str, str]) -> str:
-    """`SHA256SUMS`, in the form of the tool of that name."""
+    """The text of `SHA256SUMS`, in the format of sha256sum."""
     return "".join(f"{each}{_BETWEEN}{name}\n" for name, each in sums.items())
 
 
 @final
 @attrs.frozen
 class Export:
-    """An export that was checked."""
+    """A checked export."""
 
     folder: Path
     manifest: Manifest
@@ -64,8 +69,8 @@ class Export:
 
     @classmethod
     def open(cls, folder: Path, advance: Advance = ignore_progress) -> "Export":
-        """Read a folder to its end, and check all of it. `OperatingError` for what is no export,
-        `FutureFormat` for a later version's, `CorruptData` for a damaged one."""
+        """Read and check a whole folder. `OperatingError` when it is no export, `FutureFormat` for
+        a later version, `CorruptData` for a damaged export."""
         if not folder.is_dir():
             raise OperatingError("there is no such folder", on=str(folder))
         place = str(folder / MANIFEST_FILE)
@@ -95,7 +100,8 @@ class Export:
                     advance(len(batch))
 
     def batches(self, topic: TopicPart, partition: int) -> Iterator[bytes]:
-        """The batches of a partition, in order, checked once more. One is in memory at a time."""
+        """Yield the batches of a partition in order, checked a second time. One is in memory at a
+        time."""
         return self._batches(topic, partition, deep=False)
 
     def _batches(self, topic: TopicPart, partition: int, *, deep: bool) -> Iterator[bytes]:
@@ -168,7 +174,7 @@ def _opened(place: str, missing: str) -> int:
 
 
 def _refuse_link(path: Path) -> None:
-    """A link in the place of a folder would lead out of the export."""
+    """Refuse a link in the place of a folder: it would lead out of the export."""
     try:
         mode = os.lstat(path).st_mode
     except OSError as error:
@@ -178,7 +184,7 @@ def _refuse_link(path: Path) -> None:
 
 
 def _sums_of(text: bytes, place: str) -> dict[str, str]:
-    """Name -> checksum, in the order of the file."""
+    """Parse SHA256SUMS: name -> checksum, in the order of the file."""
     sums: dict[str, str] = {}
     for line in text.decode("ascii", "replace").splitlines():
         each, between, name = line.partition(_BETWEEN)

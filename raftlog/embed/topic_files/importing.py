@@ -1,8 +1,8 @@
-"""Makes the topics of a checked export in a cluster, and fills them.
+"""Creates the topics of a checked export in a cluster, and fills them.
 
-Every batch is sent as it lies in its file, one at a time for each partition, and must be given the
-offset that is due: the topics are new. Any other offset means that another client writes to them.
-When an import fails, the topics that it made are deleted.
+Every batch is sent as it is in its file, one at a time for each partition. The topics are new, so
+the offset of each batch is known in advance. Any other offset means that another client writes to
+them. When an import fails, the topics that it created are deleted.
 """
 
 from collections.abc import Sequence
@@ -39,10 +39,10 @@ from raftlog.kafka.versions import ApiKey
 from raftlog.records.batch import read_header
 
 _LANES: Final = 4
-"""Partitions that are filled at one time, with one batch each in memory."""
+"""How many partitions are filled at the same time, each with one batch in memory."""
 _BATCH_NS: Final = millis(30_000)
 _LEADER_SECONDS: Final = 30.0
-"""How long a batch may wait for a leader that takes it."""
+"""How long a batch may wait for a leader that accepts it."""
 _PAUSE_SECONDS: Final = 0.05
 _UNDO_SECONDS: Final = 10.0
 _NOT_WRITTEN: Final = frozenset(
@@ -54,15 +54,16 @@ _NOT_WRITTEN: Final = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS,
     }
 )
-"""The answers of a broker that has certainly not appended: the topic is a moment old."""
+"""Errors of a broker that has certainly not appended the batch, because it has not heard of the new
+topic yet."""
 _MIN_INSYNC: Final = "min.insync.replicas"
 
 
 async def import_topics(
     client: Client, export: Export, advance: Advance = ignore_progress
 ) -> list[TopicPart]:
-    """Make the topics of an export, each with at most as many replicas as there are brokers, and
-    append their records. `OperatingError` when one of them exists, and the client's errors; then
+    """Create the topics of an export and append their records. A topic has at most as many replicas
+    as there are brokers. Raises `OperatingError` when a topic exists, and the client's errors; then
     the cluster is as it was before."""
     topics = export.manifest.topics
     present = dict.fromkeys(await client.topics())
@@ -92,7 +93,7 @@ async def import_topics(
 
 
 async def _undo(client: Client, made: Sequence[str], cause: BaseException) -> None:
-    """Delete the topics, also when the import was cancelled."""
+    """Delete the created topics, even when the import was cancelled."""
     if not made:
         return
     try:
@@ -113,7 +114,7 @@ def _wanted(topic: TopicPart, brokers: int) -> CreatableTopic:
     settings = dict(topic.settings)
     needed = settings.get(_MIN_INSYNC, "")
     if needed.isdecimal() and int(needed) > factor:
-        # More replicas than there are would have every produce request refused.
+        # With a minimum above the number of replicas, brokers would refuse every produce request.
         settings[_MIN_INSYNC] = str(factor)
     return new_topic(topic.name, len(topic.partitions), factor, configs=settings)
 
@@ -141,7 +142,8 @@ async def _fill(
 
 
 async def _append(client: Client, place: TopicPartition, batch: bytes) -> int:
-    """Append one batch; its offset. It is sent again only when it was certainly not written."""
+    """Append one batch and return its offset. It is sent again only when it was certainly not
+    written."""
     deadline = trio.current_time() + _LEADER_SECONDS
     while True:
         try:
@@ -155,7 +157,8 @@ async def _append(client: Client, place: TopicPartition, batch: bytes) -> int:
 
 
 def _produce(place: TopicPartition, batch: bytes) -> Ask:
-    """The offset that the leader of a partition gave to a batch, once a majority has it."""
+    """A question that sends a batch to its leader; the answer is the batch's offset, once a
+    majority has it."""
 
     def make(epoch: int, topic_id: bytes) -> ProduceRequest:
         del epoch

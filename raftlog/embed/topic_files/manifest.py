@@ -1,12 +1,13 @@
-"""`manifest.json` of an export: its topics, their settings, and what each partition's file holds.
+"""`manifest.json` of an export: its topics, their settings, and the content of each partition's
+file.
 
     {"format": "raftlog-topics", "version": 1, "topics": [{
       "name": "orders", "replication_factor": 3, "settings": {"retention.ms": "-1"},
       "partitions": [{"start_offset": 0, "end_offset": 2, "records": 2, "bytes": 160}]}]}
 
-`start_offset` and `end_offset` are the log's own when it was exported: the file's batches lie
-between them. A reader takes this version only, no field that it does not know, and no bound beyond
-those of a cluster.
+`start_offset` and `end_offset` are those of the log when it was exported: the file's batches lie
+between them. A reader accepts only this version, only known fields, and only numbers within the
+limits of a cluster.
 """
 
 from typing import Annotated, Final, final
@@ -32,7 +33,7 @@ _Settings = Annotated[dict[str, str], msgspec.Meta(max_length=CONFIGS_PER_TOPIC_
 
 @final
 class PartitionPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """The content of a partition's file, in numbers."""
+    """The numbers that describe a partition's file."""
 
     start_offset: _Amount
     end_offset: _Amount
@@ -41,7 +42,7 @@ class PartitionPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_
 
     @property
     def keeps_offsets(self) -> bool:
-        """Whether records have their old offsets in a new cluster, which counts from 0."""
+        """Whether records keep their offsets in a new cluster, which counts from 0."""
         return self.start_offset == 0 and self.records == self.end_offset
 
 
@@ -52,7 +53,7 @@ _Partitions = Annotated[
 
 @final
 class TopicPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """A topic, with the settings that were its own."""
+    """A topic with its own settings, without defaults."""
 
     name: str
     replication_factor: Annotated[int, msgspec.Meta(ge=1, le=2**15 - 1)]
@@ -70,7 +71,7 @@ class TopicPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
 
 @final
 class Manifest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """The whole file."""
+    """The content of manifest.json."""
 
     format: str = FORMAT
     version: int = VERSION
@@ -78,7 +79,7 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
 
     @property
     def bytes(self) -> int:
-        """All batches together."""
+        """The bytes of all batches together."""
         return sum(each.bytes for each in self.topics)
 
 
@@ -91,13 +92,13 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 def encoded(manifest: Manifest) -> bytes:
-    """The file's bytes."""
+    """Encode a manifest to the bytes of its file."""
     return msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
 
 
 def refuse_foreign(text: bytes, on: str) -> None:
-    """Raise for the manifest of something else (`OperatingError`) or of a later release
-    (`FutureFormat`)."""
+    """Raise `OperatingError` for the manifest of another format, and `FutureFormat` for that of a
+    later release."""
     try:
         head = msgspec.json.decode(text, type=_Head)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -115,7 +116,7 @@ def refuse_foreign(text: bytes, on: str) -> None:
 
 
 def decoded(text: bytes, on: str) -> Manifest:
-    """The manifest; `CorruptData` for one that no release of this version writes."""
+    """Decode a manifest; `CorruptData` for one that no release with this version writes."""
     try:
         manifest = msgspec.json.decode(text, type=Manifest)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

@@ -1,12 +1,16 @@
-"""Record batches as files hold them: what any producer could have sent, at their old offsets.
+"""Record batches for the files of an export: batches that any producer could send, at their old
+offsets.
 
-Kept are the records with their keys, values, headers and timestamps, the codec, and which records
-make a batch. A batch carries no producer id and no transaction, for a new cluster knows neither.
+An export keeps the records with their keys, values, headers and timestamps, the codec, and the
+grouping of records into batches. A batch has no producer id and no transaction, because a new
+cluster knows neither.
 
-A batch is built again from its records where it cannot stay as it is: some of its records are not
-wanted (they lie below the log's start), it has holes that a compaction made, it carries the
-broker's time instead of the records' own, or its inside has liberties that readers forgive and a
-strict broker refuses.
+A batch is built again from its records when it cannot stay as it is:
+
+* some of its records lie below the log's start;
+* a compaction left holes in it;
+* it has the broker's append time instead of the records' own timestamps;
+* its encoding is one that readers accept and a strict broker refuses.
 """
 
 import struct
@@ -42,8 +46,8 @@ _CRC_AT: Final = 17
 def committed(
     batches: Sequence[memoryview], aborted: Sequence[tuple[int, int]]
 ) -> Iterator[memoryview]:
-    """The batches of a fetch whose records count: without control batches, and without those of
-    aborted transactions, which are told as (producer id, first offset)."""
+    """Yield the batches of a fetch without control batches and without batches of aborted
+    transactions. `aborted` names those as (producer id, first offset)."""
     waiting = sorted(aborted, key=lambda each: each[1])
     dead: set[int] = set()
     for batch in batches:
@@ -51,7 +55,8 @@ def committed(
         while waiting and waiting[0][1] < header.next_offset:
             dead.add(waiting.pop(0)[0])
         if header.attributes & CONTROL:
-            # The marker ends the producer's transaction; its next one may be committed.
+            # A control batch ends the producer's transaction. The producer's next one may be
+            # committed.
             dead.discard(header.producer_id)
         elif not (header.attributes & TRANSACTIONAL and header.producer_id in dead):
             yield batch
@@ -59,7 +64,7 @@ def committed(
 
 def plain_batch(batch: memoryview, first: int, end: int, on: str) -> bytes | None:
     """A batch for a file, with the records of `first` to `end` - 1; None when it has none of them.
-    `CorruptData` when readers could not read it either."""
+    `CorruptData` for a batch that consumers could not read either."""
     header = read_header(batch)
     whole = header.base_offset >= first and header.next_offset <= end
     if whole and not header.attributes & LOG_APPEND_TIME:
@@ -97,15 +102,15 @@ def _built(records: Sequence[Record], codec: int) -> bytes:
 
 
 def at_offset(batch: bytes, offset: int) -> bytes:
-    """The batch with another base offset. A producer sends 0."""
+    """The batch with this base offset. A producer sends 0."""
     copy = bytearray(batch)
     patch(copy, Offset(offset), Term(_NONE))
     return bytes(copy)
 
 
 def fault_of(batch: bytes, *, deep: bool) -> str | None:
-    """Why a broker would not take this batch of a file; None when it would. With `deep` each record
-    is looked at."""
+    """Why a broker would refuse this batch of a file; None when it would accept it. With `deep`
+    each record is checked."""
     header = read_header(batch)
     judged = validate_produced(at_offset(batch, 0), BATCH_BYTES_MAX)
     if isinstance(judged, BatchFault):

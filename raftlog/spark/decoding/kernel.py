@@ -168,8 +168,8 @@ def rows_at_most(body: Bytes, borders: Ints) -> int:
 
 @compiled(types.UniTuple(int64, 5)(_BODY, int64))
 def batch_at(body: Bytes, at: int) -> tuple[int, int, int, int, int]:
-    """What a batch's header says: records, base offset, last offset delta, base timestamp, and the
-    append time, -FAR where the records have times of their own."""
+    """The numbers in a batch's header: count of records, base offset, last offset delta, base
+    timestamp, and the append time (-FAR when the records have times of their own)."""
     append_time = -FAR
     if number_at(body, at + 21, 2) & LOG_APPEND_TIME:
         append_time = number_at(body, at + 35, 8)

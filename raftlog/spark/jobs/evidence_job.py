@@ -1,9 +1,9 @@
-"""What brokers tell of themselves, on Spark: the classes of `raftlog.verify.judging.evidence`.
+"""Judges what brokers and group members report, on Spark (`raftlog.verify.evidence`).
 
-All of it is local to a key. So the operations that touch one key come together in one task, which
-judges them as the single process does (`raftlog.verify.judging.evidence`). A task holds all of a
-key's operations; a key of more than `KEY_BYTES_MAX` is left out, and its classes are `unknown` then
-unless another key breaks them: never valid, for the single process might find them broken.
+All of these checks are local to a key. So one task gets all operations that touch a key, and judges
+them as the single process does (`raftlog.verify.judging.evidence`). A key of more than
+`KEY_BYTES_MAX` is left out. Its classes are then `unknown`, unless another key breaks them. They
+are never valid, because the single process might find them broken.
 """
 
 import json
@@ -26,7 +26,7 @@ from raftlog.verify.judging.facts import Facts, per_key
 from raftlog.verify.judging.verdict import Findings, Witness
 
 KEY_BYTES_MAX: Final = 1 << 29
-"""JSON of one key's operations, with 200 B for each of them: some 2 GiB in a task."""
+"""The most bytes of JSON of one key's operations, plus 200 B for each: some 2 GiB in a task."""
 CARRIED: Final = {
     "hw-regression": "hw IS NOT NULL AND kind = 'ok' AND node IS NOT NULL",
     "read-above-hw": "hw IS NOT NULL AND kind = 'ok'",
@@ -38,12 +38,12 @@ CARRIED: Final = {
     "offset-commit-regression": "f = 'offset_fetch' AND kind = 'ok'",
     "fork": "f = 'poll' AND node IS NOT NULL AND value != '{}'",
 }
-"""Each class, and which operations carry its evidence."""
+"""Each class -> the condition for operations that carry its evidence."""
 ELSEWHERE: Final = "not judged by Spark; raftlog verify judges it on one machine"
 
 FOUND: Final = "name STRING, count BIGINT, first BIGINT, told STRING"
-"""A class that one key has evidence for: how often it is broken, the last operation of the first
-witness, and that witness as JSON. A name of '' is a `BadHistory`, told in words."""
+"""The columns for a class for which a key has evidence: how often it is broken, the last operation
+of the first witness, and that witness as JSON. The name '' means a `BadHistory`, with its text."""
 _ARROW_FOUND: Final = pa.schema(
     [
         pa.field("name", pa.string()),
@@ -71,7 +71,7 @@ def judge_evidence(
     first_ends: Mapping[str, int],
     bytes_max: int = KEY_BYTES_MAX,
 ) -> None:
-    """Every class whose evidence a history carries, into `findings`."""
+    """Judge every class whose evidence a history carries, and add the results to `findings`."""
     carried = carried_classes(operations)
     if not carried:
         return
@@ -93,7 +93,7 @@ def judge_evidence(
 
 
 def carried_classes(operations: DataFrame) -> list[str]:
-    """The classes whose evidence a history carries, or nearly does."""
+    """The classes for which a history has evidence, or some part of it."""
     told = operations.agg(
         *(
             F.bool_or(F.expr(f"coalesce({when}, false)")).alias(f"`{name}`")
@@ -115,7 +115,7 @@ def interval_of_row(row: Mapping[str, Any] | Row, logs: dict[str, KnownLog]) -> 
     if row["done"] is None:
         call.member = parsed("member")
         return interval_of(call, None, logs)
-    # Of an info only the call's time was kept; it has no end.
+    # An `info` has no end; only the time of its call is kept.
     time_ns = row["end_ns"] if row["end_ns"] < OPEN else row["start_ns"]
     end = Op(row["done"], time_ns, process, row["kind"], f, key, parsed("value"))
     for name in ("node", "term", "hw", "producer", "member", "log_start", "rebalance"):
@@ -155,7 +155,8 @@ def _found(
     mode: str,
     first_ends: Mapping[str, int],
 ) -> Iterable[dict[str, Any]]:
-    # The single process meets operations as they end, and then those that never do.
+    # The single process sees operations in the order in which they end, and then those that never
+    # end.
     rows.sort(key=lambda row: (row["done"] is None, row["done"], row["op"]))
     logs = {key: KnownLog(key)}
     whole: dict[int, Interval] = {}
@@ -186,7 +187,8 @@ def judge_key(
     mode: str,
     first_ends: Mapping[str, int],
 ) -> None:
-    """The classes of evidence for one key, of the operations that touch it, cut to it."""
+    """Judge the classes of evidence for one key, from the operations that touch it, reduced to that
+    key."""
     facts = Facts({key: first_ends[key]} if key in first_ends else {})
     facts.add_all(operations)
     if any(op.node is not None and op.reads() for op in facts.others):
@@ -197,7 +199,7 @@ def judge_key(
 
 
 def of_key(op: Interval, key: str) -> Interval:
-    """What `op` says of `key` alone; `op` itself where it speaks of nothing else."""
+    """The operation reduced to `key`; `op` itself when it concerns no other key."""
     told = dict(op.evidence or {})
     for name in ("hw", "log_start"):
         if type(told.get(name)) is dict or op.key != key:
@@ -218,7 +220,7 @@ def of_key(op: Interval, key: str) -> Interval:
 
 
 def _document(witness: Witness, whole: Mapping[int, Interval]) -> dict[str, Any]:
-    """A witness whose text tells the operations in full, as JSON."""
+    """A witness as JSON, with its operations in full."""
     text = witness.text
     for op in witness.operations:
         if op.index in whole:
