@@ -7,9 +7,9 @@
 The source also registers itself, in sessions made after the package was installed: Spark loads
 top-level modules called pyspark_*, and `pyspark_raftlog` is one.
 
-Laws: the only importer of pyspark, pyarrow and numpy; what travels to executors is picklable and
-carries no secrets; names are loaded on first use, so that this import needs no Spark.
-May be imported by: cli. Imports: client and below. Stranger: embed.
+Laws: only this floor imports pyspark, pyarrow and numpy. Objects that travel to executors can be
+pickled and carry no secrets. Names are loaded on first use, so that this import needs no Spark. May
+be imported by: cli. Imports: client and below. Stranger: embed.
 """
 
 from importlib import import_module
@@ -35,6 +35,7 @@ def __getattr__(name: str) -> Any:
     from raftlog.spark.requirements import missing_packages
 
     error = missing_packages()
-    if error is not None and name != "local_session":  # which says more: it looks for Java, too
+    # `local_session` looks for Java too, so its own error says more
+    if error is not None and name != "local_session":
         raise error
     return getattr(import_module(home), name)

@@ -2,8 +2,8 @@
 
 A history is a run's folder, a `history.jsonl`, or a folder of Parquet that `history_to_parquet`
 made of one: the columns of a line, some of them as JSON texts (`JSON_COLUMNS`), and the header in
-`_header.json` beside them. The rules are those of `raftlog.verify.histories.pairing`; what breaks
-them is `BadHistory` here too.
+`_header.json` beside them. The rules are those of `raftlog.verify.histories.pairing`; a history
+that breaks them raises `BadHistory` here too.
 """
 
 import json
@@ -40,9 +40,9 @@ LINE_COLUMNS: Final = {
     "member": "STRING",
 }
 EVIDENCE: Final = ("node", "term", "hw", "producer", "member")
-"""What brokers and members of groups told of themselves, beside log starts."""
+"""The columns with evidence from brokers and group members, besides log starts."""
 JSON_COLUMNS: Final = ("value", "log_start", "rebalance", *EVIDENCE)
-"""Kept as JSON texts, as their shapes vary."""
+"""The columns that are kept as JSON texts, because their shapes vary."""
 
 
 class History(NamedTuple):
@@ -55,7 +55,7 @@ class History(NamedTuple):
 
 
 def read_history(spark: SparkSession, path: str | Path) -> History:
-    """The history at `path`. `BadHistory` for what is none."""
+    """Read the history at `path`. `BadHistory` for a file that is none."""
     header, lines = _lines(spark, Path(path))
     return History(header, _operations(lines))
 
@@ -68,11 +68,12 @@ def history_to_parquet(spark: SparkSession, path: str | Path, out: str | Path) -
 
 
 def _lines(spark: SparkSession, path: Path) -> tuple[Header, DataFrame]:
-    """The header and the lines of clients; those of the nemesis judge nothing."""
+    """The header and the lines of clients. Lines of the nemesis are dropped, because no check uses
+    them."""
     if path.is_dir() and (path / HEADER_FILE).exists():
         header = header_of(json.loads((path / HEADER_FILE).read_text(encoding="utf-8")))
         lines = spark.read.parquet(str(path))
-        # Without its evidence a history might pass that the single process calls invalid.
+        # Without the evidence columns, a history might pass that the single process calls invalid.
         if not set(JSON_COLUMNS) <= set(lines.columns):
             raise OperatingError(
                 "this Parquet was made before all evidence was kept in it",
@@ -97,7 +98,7 @@ def _lines(spark: SparkSession, path: Path) -> tuple[Header, DataFrame]:
         for name, kind in LINE_COLUMNS.items()
         if name not in JSON_COLUMNS
     ]
-    # What JSON calls null is no value, as if it were left out.
+    # A JSON null means no value, as if the field were missing.
     texts = [
         f"nullif(to_json(variant_get(line_json, '$.{name}')), 'null') AS {name}"
         for name in JSON_COLUMNS
@@ -180,8 +181,8 @@ _CLAIMS: Final = (
 
 
 def tables_of(operations: DataFrame) -> Tables:
-    """The rows that the chain is judged by. Refused is what only imports have: transactions, and
-    sends that may have happened and name their offset all the same."""
+    """The tables from which the chain is judged. Refuses operations that only imported histories
+    have: transactions, and sends that may have happened but name their offset."""
     if operations.where("f = 'txn'").limit(1).count():
         raise BadHistory("transactions are not judged by Spark", do="use raftlog verify")
     if operations.where(_CLAIMS).limit(1).count():
@@ -270,7 +271,7 @@ def _starts(operations: DataFrame) -> DataFrame:
 
 
 def first_ends_of(header: Header) -> dict[str, int]:
-    """Keys whose log was not empty when the history began, and where it ended then."""
+    """Key -> the end of its log when the history began, for keys whose log was not empty then."""
     ends = header.options.get("first_end", {})
     if not isinstance(ends, Mapping):
         raise LocalMisuse("first_end maps keys to offsets")

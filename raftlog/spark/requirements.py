@@ -20,17 +20,19 @@ INSTALL_SPARK: Final = "pip install 'raftlog[spark]'"
 UPGRADE_SPARK: Final = "pip install --upgrade 'raftlog[spark]'"
 INSTALL_JAVA: Final = "scripts/system_packages, or: apt-get install default-jre-headless"
 SPARKS_PYTHON: Final = "python3"
-"""The workers' program where nothing was chosen; `pyspark` exports it as PYSPARK_PYTHON."""
+"""The workers' Python when none was chosen; `pyspark` exports it as PYSPARK_PYTHON."""
 NEEDED: Final = ("pyspark", "pyarrow", "numpy")
 HAS_RAFTLOG: Final = f"""
 from importlib.util import find_spec
 raise SystemExit(not all(find_spec(name) for name in {("raftlog", *NEEDED[1:])}))
 """
-"""For another Python: whether it has what workers need. Spark brings them its own pyspark."""
+"""A program for another Python: it exits with 0 if that Python has all that workers need. Spark
+provides its own pyspark to them."""
 
 
 def missing() -> OperatingError | None:
-    """What keeps Spark from starting here, and the command that helps; None when nothing does."""
+    """The error that keeps Spark from starting here, with the command that helps; None without
+    one."""
     error = missing_packages()
     if error is not None:
         return error
@@ -45,11 +47,12 @@ def missing() -> OperatingError | None:
 
 
 def missing_packages() -> OperatingError | None:
-    """What of the extra `raftlog[spark]` is missing or too old here; None when it is all there."""
+    """The error for a package of `raftlog[spark]` that is missing or too old; None when all are
+    there."""
     for module in NEEDED:
         if find_spec(module) is None:
             return OperatingError(f"{module} is not installed", on="Spark", do=INSTALL_SPARK)
-    # Not by the metadata of what pip installed: Spark's scripts put their own pyspark before it.
+    # Not from the metadata of pip: Spark's scripts put their own pyspark before the installed one.
     from pyspark.version import __version__
 
     return too_old(__version__, "pyspark")
@@ -81,14 +84,14 @@ def java_version() -> int | None:
 
 
 def settle_python(spark: "SparkSession") -> None:
-    """Have the workers of a session run a Python that has raftlog. `OperatingError`, which names
-    PYSPARK_PYTHON, where they would run one that was chosen and has it not."""
+    """Let the workers of a session run a Python that has raftlog. `OperatingError`, which names
+    PYSPARK_PYTHON, if the user chose a Python without raftlog."""
     context = spark.sparkContext
     if context.pythonExec == sys.executable:
         return
     if context.pythonExec == SPARKS_PYTHON and context.master.startswith("local"):
-        # Nothing was chosen, and the workers are on this machine. Functions and sources that this
-        # session meets from now on are sent with this name.
+        # The user chose no Python, and the workers are on this machine. Spark sends this program's
+        # name with all functions and sources that the session uses from now on.
         context.pythonExec = sys.executable
     elif not _has_raftlog(context.pythonExec):
         raise OperatingError(
@@ -100,7 +103,7 @@ def settle_python(spark: "SparkSession") -> None:
 
 
 def _has_raftlog(program: str) -> bool:
-    """Whether a Python finds raftlog. The driver plans queries by the same program."""
+    """Whether a Python has raftlog. The driver plans queries with the same program."""
     try:
         done = subprocess.run([program, "-c", HAS_RAFTLOG], check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):

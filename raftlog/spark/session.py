@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 ARROW_OPTIONS: Final = (
     "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 )
-"""For JVMs that read Arrow columns: without Arrow's own check of every index a row costs them two
-thirds of the CPU. Spark walks rows by the batch's count, of batches that its workers made."""
+"""Java options for reading Arrow columns. Without Arrow's own check of every index a row costs two
+thirds of the CPU. The checks are not needed: Spark reads as many rows as the batch has, and its
+workers made the batch."""
 JAVA_OPTIONS: Final = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 
 
@@ -24,10 +25,11 @@ JAVA_OPTIONS: Final = ("spark.driver.extraJavaOptions", "spark.executor.extraJav
 def local_session(
     master: str = "local[2]", *, name: str = "raftlog", memory: str = "1g", **settings: str
 ) -> "SparkSession":
-    """The running session, or a new one with the source registered: no user interface, as many
-    shuffle partitions as the master has cores, workers of the same Python, Arrow without checks of
-    every index. `settings` are Spark's, with underscores for dots. `OperatingError` says what is
-    missing."""
+    """The running session, or a new one, with the source registered.
+
+    A new session has no user interface, as many shuffle partitions as the master has cores, and
+    workers of the same Python; Arrow does not check every index. `settings` are Spark's, with
+    underscores for dots. `OperatingError` says what is missing."""
     error = missing()
     if error is not None:
         raise error
@@ -35,7 +37,7 @@ def local_session(
 
     from raftlog.spark.connector.source import register
 
-    # Before Spark starts, which hands it down: workers may run another Python otherwise.
+    # Set before Spark starts, because workers inherit it. Otherwise they might run another Python.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -49,7 +51,8 @@ def local_session(
 
 
 def settings_of(master: str, memory: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Spark's settings for `local_session`, the caller's over ours; Java's options are added up."""
+    """Spark's settings for `local_session`. The caller's settings replace raftlog's; Java options
+    are joined."""
     cores = re.search(r"\[(\d+)", master)
     chosen = {
         "spark.ui.enabled": "false",

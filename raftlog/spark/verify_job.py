@@ -1,14 +1,14 @@
-"""The verification job: a topic and the history of those who used it, judged together by Spark.
+"""The verification job: Spark judges a topic together with the history of its clients.
 
     report = verify(spark, history="runs/latest", bootstrap="localhost:9092", topic="orders")
     print(report.verdict, report.log)
 
-A small history is judged by `raftlog verify`'s own judge, on the driver. A larger one is judged as
-that judges it, by all of Spark's cores, in the classes that need values, places and
-intervals (`chain_job.CLASSES`) and in those that follow one process (`process_job.CLASSES`). Cycles
-of operations are ruled out where the scan does so (`raftlog.verify.judging.cycles`), else they are
-left to the single process and say `not checked`. What brokers tell of themselves is judged key by
-key (`evidence_job.CARRIED`). The log is read from the brokers, twice.
+The judge of `raftlog verify` judges a small history on the driver. A larger one is judged by the
+same rules on all of Spark's cores: in the classes that need values, places and intervals
+(`chain_job.CLASSES`) and in those that follow one process (`process_job.CLASSES`). The scan usually
+rules cycles of operations out (`raftlog.verify.judging.cycles`). If not, they are left to the
+single process and are reported as `not checked`. Evidence from brokers is judged key by key
+(`evidence_job.CARRIED`). The log is read from the brokers twice.
 """
 
 import json
@@ -52,21 +52,22 @@ from raftlog.verify.report.proof import digest_of
 
 NEED_READS: Final = ("G1a", "lost-write", "unseen")
 SCANNED: Final = ("linearizability", "duplicate", "phantom", "G1a", "inconsistent-offsets")
-"""Where none of these is found the scan of every key passed."""
+"""The classes of the scan: if none of them is found, the scan of every key passed."""
 SEARCHED_MAX: Final = 200_000
-"""Operations among which the driver searches for cycles; a few hundred megabytes."""
+"""The most operations among which the driver searches for cycles: a few hundred megabytes."""
 NOT_UNDER_COMPACTION: Final = ("lost-write", "poll-skip", "int-poll-skip", "unseen")
 SMALL_BYTES_MAX: Final = 64 * MIB
-"""Of a history.jsonl that the driver judges by itself, in some ten seconds."""
+"""The largest history.jsonl that the driver judges by itself, in some ten seconds."""
 QUICK_TO_BEGIN: Final = {
     "spark_driver_extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark_sql_codegen_wholeStage": "false",
     "spark_sql_codegen_factoryMode": "NO_CODEGEN",
     "spark_sql_adaptive_enabled": "false",
 }
-"""For a session that judges something small: compiling a query costs more than it saves there."""
+"""Settings for a session that judges little data, where compiling a query costs more than it
+saves."""
 KEPT_RECORDS_MAX: Final = 1_000_000
-"""Of a topic that Spark keeps between the checks that it does in one read."""
+"""The most records of a topic that Spark caches between the checks of one read."""
 
 
 def _say_nothing(step: str) -> None:
@@ -83,9 +84,10 @@ def verify(
     say: Callable[[str], None] = _say_nothing,
     small_bytes_max: int = SMALL_BYTES_MAX,
 ) -> SparkReport:
-    """Judge a history, and the topic that it is about when one is given. A history of at most
-    `small_bytes_max` is judged by this process, as `raftlog verify` does: Spark needs longer to
-    begin. `say` is told of each step as it begins."""
+    """Judge a history and, if one is given, the topic that it is about.
+
+    This process judges a history of at most `small_bytes_max` itself, as `raftlog verify` does,
+    because Spark takes longer to start. `say` is called with a line when a step begins."""
     path = Path(history)
     judgement: Judgement | None = None
     digest = ""
@@ -137,7 +139,7 @@ def verify_topic(
     name_sql: str,
     say: Callable[[str], None] = _say_nothing,
 ) -> tuple[LogCheck, ...]:
-    """Every check of `raftlog.spark.jobs.log_job`, on the offsets that there are now."""
+    """Run every check of `raftlog.spark.jobs.log_job` on the present offsets of a topic."""
     options = {"bootstrap.servers": bootstrap, "subscribe": topic}
     with ClusterView(read_options(options, Mode.BATCH)) as view:
         known = view.known()
@@ -157,7 +159,7 @@ def verify_topic(
         log_job.density(log, known.first, known.end),
         *log_job.against_history(log_job.named(log, name_sql), mine, starts),
     ]
-    # What Spark keeps it would take for the second read as well.
+    # Spark would use its cached rows for the second read, too.
     log.unpersist()
     say(f"reading {topic} again")
     checks.append(
@@ -168,7 +170,7 @@ def verify_topic(
 
 
 def read_topic(spark: SparkSession, bootstrap: str, known: Known) -> DataFrame:
-    """The table between fixed borders, so that every read has the same offsets."""
+    """The topic as a table between fixed offsets, so that every read has the same records."""
     borders: dict[str, dict[str, dict[str, int]]] = {"startingOffsets": {}, "endingOffsets": {}}
     for name, offsets in (("startingOffsets", known.first), ("endingOffsets", known.end)):
         for place, offset in offsets.items():
@@ -245,7 +247,7 @@ def _has_rows(rows: DataFrame) -> bool:
 
 
 def _notes(findings: Findings) -> list[str]:
-    """What Spark leaves to one machine."""
+    """Notes for the report on the checks that Spark leaves to the single process."""
     left = [name for name, why in findings.exhausted.items() if why == ELSEWHERE]
     return [f"{', '.join(left)}: {ELSEWHERE}"] if left else []
 
@@ -291,9 +293,9 @@ def _judge_cycles(
     placed: bool,
     polled: bool,
 ) -> None:
-    """G0 and G1c. Mostly the scan has ruled them out, as `cycles.acyclic_by_scan` explains. Else
-    the driver searches as the single process does, in a history that fits; in a larger one the
-    classes stay unknown."""
+    """Judge G0 and G1c. Usually the scan has ruled them out, as `cycles.acyclic_by_scan` explains.
+    Otherwise the driver searches a history that fits into memory, as the single process does. For a
+    larger one the classes stay unknown."""
     if _acyclic_by_scan(findings, operations):
         if placed and _has_rows(operations.where("f = 'send'")):
             findings.check(*G0)
@@ -319,7 +321,7 @@ def _acyclic_by_scan(findings: Findings, operations: DataFrame) -> bool:
 
 
 def _step(operations: DataFrame, name: str, step: Step) -> Witness:
-    """As the single process tells it."""
+    """The witness of a step, in the words of the single process."""
     ops = _intervals(operations, sorted({step.before_op, step.op}))
     before, after = ops[step.before_op], ops[step.op]
     if name in SESSIONS:
@@ -329,7 +331,8 @@ def _step(operations: DataFrame, name: str, step: Step) -> Witness:
 
 
 def _witness(operations: DataFrame, key: str, name: str, result: KeyResult) -> Witness:
-    """The violated pair in full, as the single process tells it; else how many there are where."""
+    """The witness of a violated pair, in the words of the single process; without a pair, the
+    counts and their keys."""
     if name == CLASS and result.first is not None:
         offset, before, after = result.first
         ops = _intervals(operations, [op for op in (before, after) if op is not None and op >= 0])

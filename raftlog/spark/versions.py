@@ -1,6 +1,6 @@
-"""The releases of Spark that were tested, each with Spark's own Kafka connector beside our source.
+"""The tested releases of Spark, each with the JARs of Spark's own Kafka connector.
 
-One table: the guides show it, the tests run by it, and an older Spark is refused by it.
+The guides show this table, the tests use it, and an older Spark is refused by it.
 """
 
 from collections.abc import Mapping
@@ -25,9 +25,10 @@ TESTED: Final[Mapping[str, Tested]] = {
     "4.3": Tested("4.3.0", _CONNECTOR_4_2),
     "4.2": Tested("4.2.1", _CONNECTOR_4_2),
 }
-"""Minor release -> what was tested of it, newest first. A connector may be older than its Spark."""
+"""Minor release -> the tested versions, newest first. A connector may be older than its Spark."""
 OLDEST: Final = "4.2"
-"""4.1 has no limits for streams of Python sources (`pyspark.sql.streaming.datasource`)."""
+"""The oldest supported minor release. 4.1 has no limits for streams of Python sources
+(`pyspark.sql.streaming.datasource`)."""
 
 
 def minor_of(version: str) -> str:
@@ -36,7 +37,8 @@ def minor_of(version: str) -> str:
 
 
 def is_too_old(version: str) -> bool:
-    """Whether this Spark lacks what the source needs. A version that is no number is let pass."""
+    """Whether a Spark is older than the source needs. A version that is not a number is
+    accepted."""
     numbers = minor_of(version).split(".")
     if not all(number.isdigit() for number in numbers):
         return False

@@ -38,7 +38,6 @@ REFUSED_TODAY: dict[str, int] = {
     "raftlog/kafka": 17,
     "raftlog/records": 22,
     "raftlog/runtime": 95,
-    "raftlog/spark": 53,
     "raftlog/storage": 55,
     "raftlog/verify": 82,
     "scripts": 69,

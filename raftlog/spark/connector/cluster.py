@@ -1,7 +1,7 @@
-"""What the driver asks the cluster: which partitions there are, and where they begin and end.
+"""The driver's questions to the cluster: which partitions exist, and where they begin and end.
 
-Questions are asked again as often as fetchOffset.numRetries says. Nothing here is kept between
-questions but the client, and no task ever sees this.
+A question is repeated as often as fetchOffset.numRetries says. Between questions only the client is
+kept. Tasks do not use this module.
 """
 
 import re
@@ -27,17 +27,18 @@ from raftlog.spark.connector.options import Border, Kind, ReadOptions
 Result = TypeVar("Result")
 
 TOPIC_WAIT_NS: Final = millis(2_000)
-"""How long a topic is waited for that may have been created a moment ago."""
+"""How long a question waits for an unknown topic: it may have been created a moment ago."""
 REACH_SECONDS: Final = 5.0
-"""How long any broker may take to accept a connection when a query is planned."""
+"""How long the first broker may take to accept a connection when a query is planned."""
 WAITS_SECONDS: Final = (0.1, 0.4, 1.0)
-"""Between questions before loss is told: a broker that has just begun, or a leader that is one no
-more, may only know less than the others."""
+"""The pauses between questions before data loss is reported. A broker that has just started, or
+that no longer leads, may only know less than the others."""
 
 
 @final
 class ClusterView:
-    """See the module. Open it with `with`; it may be asked from one thread at a time."""
+    """Asks a cluster about the partitions of a query. Open it with `with`; use it from one thread
+    at a time."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -52,11 +53,11 @@ class ClusterView:
         self._client.__exit__(None, None, None)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the client."""
         self._client.__exit__(None, None, None)
 
     def known(self) -> Known:
-        """The partitions that are subscribed to, and their borders now. `OperatingError` when
+        """The subscribed partitions and their present first and end offsets. `OperatingError` when
         there are none, or the brokers do not answer."""
         topics = self.topics()
         places = sorted(
@@ -71,7 +72,7 @@ class ClusterView:
         return Known({place.topic: ids[place.topic] for place in places}, first, end)
 
     def topics(self) -> list[MetadataResponseTopic]:
-        """The topics that are subscribed to, by name."""
+        """The subscribed topics, sorted by name."""
         options = self._options
         if options.pattern is not None:
             everything: MetadataResponse = self._ask(lambda: self._client.ask(asks.metadata()))
@@ -111,12 +112,13 @@ class ClusterView:
         return wanted
 
     def offset(self, place: Place, timestamp_ms: int) -> int:
-        """The first offset at or after a timestamp, -1 without one; or EARLIEST, LATEST."""
+        """The first offset at or after a timestamp in Unix milliseconds (-1 when there is none), or
+        at EARLIEST or LATEST."""
         at = TopicPartition(*place)
         return self._ask(lambda: self._client.offset(at, timestamp_ms)).offset
 
     def commit(self, group: str, offsets: Mapping[Place, int]) -> None:
-        """Commit offsets for a group without members."""
+        """Commit offsets of a group that has no members."""
         wanted = {
             TopicPartition(*place): OffsetAndMetadata(Offset(offset))
             for place, offset in sorted(offsets.items())
@@ -124,8 +126,8 @@ class ClusterView:
         self._client.ask(commit_offsets(group, wanted))
 
     def by_timestamp(self, border: Border, known: Known, *, start: bool) -> dict[Place, int]:
-        """The first offset at or after a timestamp in each partition. Where there is none: for an
-        end the log's end; for a start what startingOffsetsByTimestampStrategy says."""
+        """The first offset at or after a timestamp in each partition. Without such a record, an end
+        is the log's end, and startingOffsetsByTimestampStrategy decides a start."""
         if border.kind is Kind.TIMESTAMP:
             asked = dict.fromkeys(sorted(known.end), border.timestamp_ms)
         else:
@@ -145,7 +147,7 @@ class ClusterView:
         return found
 
     def _ask(self, question: Callable[[], Result]) -> Result:
-        """Ask up to 1 + fetchOffset.numRetries times; the last error counts."""
+        """Ask up to 1 + fetchOffset.numRetries times; raise the last error."""
         tries = 1 + self._options.fetch_retries
         while True:
             tries -= 1
@@ -158,7 +160,8 @@ class ClusterView:
 
 
 def explained(error: RaftlogError, bootstrap: str) -> RaftlogError:
-    """An answer stays as it is; silence is said to be the brokers' at these addresses."""
+    """The error to raise. A broker's refusal stays as it is; an error without an answer names the
+    bootstrap addresses."""
     if isinstance(error, KafkaError):
         return error
     return OperatingError(
@@ -170,7 +173,7 @@ def explained(error: RaftlogError, bootstrap: str) -> RaftlogError:
 
 def reach(bootstrap: str) -> None:
     """Wait until one bootstrap address accepts a connection; `OperatingError` when none does within
-    `REACH_SECONDS`. Questions are asked for minutes, which is for brokers that can be found."""
+    `REACH_SECONDS`. Without this check, a wrong address would be retried for minutes."""
     addresses = parse_bootstrap(bootstrap)
     deadline = time.monotonic() + REACH_SECONDS  # noqa: TID251 - queries are planned in real time
     why = ""
@@ -193,7 +196,7 @@ def reach(bootstrap: str) -> None:
 
 
 def client_of(options: ReadOptions) -> BlockingClient:
-    """A client for a driver or a task; its patience is the options'."""
+    """A client for the driver or a task, with the timeouts of the options."""
     request_ns = millis(options.request_timeout_ms)
     return BlockingClient(
         options.bootstrap,
@@ -218,7 +221,7 @@ def topic_id_of(client: BlockingClient, topic: str) -> str | None:
 
 
 def places_text(places: Iterable[Place]) -> str:
-    """A few of them, for people."""
+    """The first few partitions as text, for messages."""
     found = sorted(places)
     more = f" and {len(found) - 5} more" if len(found) > 5 else ""
     return ", ".join(map(str, found[:5])) + more

@@ -1,9 +1,9 @@
 """Filters that narrow what is read: on topic, partition, offset, and the younger end of timestamp.
 
-Spark pushes filters to a Python source only under spark.sql.python.filterPushdown.enabled. A filter
-that is met exactly is kept from Spark; all others go back to it. `timestamp >= t` narrows, by the
-first offset whose record is as young as t (all records before it are older), and is checked by
-Spark again, for timestamps need not ascend.
+Spark pushes filters to a Python source only with spark.sql.python.filterPushdown.enabled. A filter
+that the source applies exactly is not evaluated by Spark; all others go back to Spark. `timestamp
+>= t` begins the read at the first offset with a record at or after t. Spark checks this filter
+again, because timestamps need not ascend.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 @final
 @attrs.frozen(kw_only=True)
 class Bounds:
-    """What the pushed filters leave: offsets in [low, high), these topics, these partitions."""
+    """The range that the pushed filters leave: offsets in [low, high), these topics, these
+    partitions."""
 
     low: int = 0
     high: int = OFFSET_MAX
@@ -42,7 +43,7 @@ class Bounds:
     since_ms: int | None = None
 
     def admits(self, place: Place) -> bool:
-        """Whether a partition may hold anything that is wanted."""
+        """Whether a partition may have wanted records."""
         return (self.topics is None or place.topic in self.topics) and (
             self.partitions is None or place.partition in self.partitions
         )
@@ -50,7 +51,8 @@ class Bounds:
     def narrow(
         self, start: Mapping[Place, int], end: Mapping[Place, int], view: Any, known: Known
     ) -> tuple[dict[Place, int], dict[Place, int]]:
-        """Borders within the bounds; `view` is asked for offsets by timestamp."""
+        """Narrow starts and ends to the bounds. `view` answers questions for offsets by
+        timestamp."""
         low: dict[Place, int] = {}
         high: dict[Place, int] = {}
         for place in start:
@@ -81,7 +83,7 @@ def bounds_of(filters: Sequence[Filter]) -> tuple[Bounds, list[Filter]]:
 
 
 def _narrowed(bounds: Bounds, each: Filter) -> Bounds | None:
-    """The bounds with one more filter; None for one that cannot be used."""
+    """The bounds with one more filter; None for a filter that the source cannot use."""
     attribute: tuple[str, ...] = getattr(each, "attribute", ())
     if len(attribute) != 1:
         return None
@@ -136,7 +138,7 @@ def _timestamps(bounds: Bounds, each: Filter, value: Any) -> Bounds | None:
     ):
         return None
     aware = value if value.tzinfo is not None else value.astimezone()
-    # Rounded down: the filter stays with Spark, so a little too much is only read, never shown.
+    # Rounded down. Spark evaluates the filter again, so records before it are read but never shown.
     since = (aware - _EPOCH) // timedelta(milliseconds=1)
     if since < 0:
         return bounds

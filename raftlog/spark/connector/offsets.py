@@ -1,14 +1,14 @@
 """Offsets of a query: borders, ranges for tasks, and the share of each partition in a trigger.
 
-Pure: what the cluster says comes in as values (`Known`), what should be read goes out as ranges.
+Pure functions: the cluster's answers come in as values (`Known`), and ranges to read go out.
 
 A stream's offset, as Spark writes it into its checkpoint, is
 
     {"topic": {"id": "<topic id, 32 hex digits>", "offsets": {"0": 23, "1": 7}}}
 
-with sorted names, for Spark compares offsets as texts. The topic's id tells a topic that was
-deleted and created again from the one that was read before. The end of a query's first trigger has
-beside "offsets" a "start" of the same shape: where the query began.
+with sorted names, because Spark compares offsets as texts. The topic id distinguishes a topic that
+was deleted and created again from the one that was read before. The end of a query's first trigger
+also has a "start" of the same shape: where the query began.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ from raftlog.base.errors import ConfigError, OperatingError
 from raftlog.spark.connector.options import EARLIEST, LATEST, Border, Kind
 
 TASKS_MAX: Final = 100_000
-"""Ranges of one query: the driver holds all of them, and a task costs Spark 25 ms."""
+"""The most ranges of one query. The driver holds all of them, and a task costs Spark 25 ms."""
 
 
 class Place(NamedTuple):
@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What the cluster says: topic ids, and the first and the next offset of each partition."""
+    """The cluster's answer: topic ids, and the first and end offset of each partition."""
 
     ids: Mapping[str, str]
     first: Mapping[Place, int]
@@ -55,7 +55,7 @@ class Range(NamedTuple):
 
 
 class DataLoss(OperatingError):
-    """Records that should have been read are not there."""
+    """Records that a query should read no longer exist."""
 
 
 LOSS_ADVICE: Final = (
@@ -67,8 +67,8 @@ LOSS_ADVICE: Final = (
 
 
 def given_offsets(border: Border, known: Known) -> dict[Place, int]:
-    """The offsets of a border that needs no timestamps. `ConfigError` unless exactly the
-    partitions that are read are named."""
+    """The offsets of a border that needs no timestamps. `ConfigError` unless it names exactly the
+    partitions that are read."""
     if border.kind is Kind.EARLIEST:
         return dict(known.first)
     if border.kind is Kind.LATEST:
@@ -86,7 +86,7 @@ def given_offsets(border: Border, known: Known) -> dict[Place, int]:
 
 
 def named_places(border: Border, read: Iterable[Place]) -> dict[Place, int]:
-    """The numbers of a border by partition; they must name exactly what is read."""
+    """The numbers of a border by partition. It must name exactly the partitions that are read."""
     named = {
         Place(topic, partition): number
         for topic, partitions in sorted(border.by_place.items())
@@ -106,7 +106,7 @@ def named_places(border: Border, read: Iterable[Place]) -> dict[Place, int]:
 
 
 def check_batch(start: Mapping[Place, int], end: Mapping[Place, int], known: Known) -> None:
-    """Refuse borders that lie outside of the log or against each other: a batch never rewinds."""
+    """Refuse borders outside of the log, and a start after its end. A batch never rewinds."""
     for place, low in start.items():
         high = end[place]
         if low > high:
@@ -132,9 +132,12 @@ def ranges(
     partitions_min: int | None = None,
     records_max: int | None = None,
 ) -> list[Range]:
-    """What tasks read: one range a partition, cut further for parallel tasks, in order. There are
-    never more ranges than records, and cutting ends at `TASKS_MAX`: a minimum of ranges gives way
-    there, and `OperatingError` tells of a maximum of records that is too small."""
+    """The ranges that tasks read, in order: one for each partition, divided further for parallel
+    tasks.
+
+    There are never more ranges than records, and never more than `TASKS_MAX`. At that limit
+    `partitions_min` is not reached, and a `records_max` that is too small raises
+    `OperatingError`."""
     whole = [
         Range(place, ids[place.topic], start[place], end[place])
         for place in sorted(end)
@@ -155,7 +158,8 @@ def ranges(
         partitions_min = min(partitions_min, TASKS_MAX)
         cut: list[Range] = []
         for each in whole:
-            # As Spark's Kafka source: in proportion to the size, at least one each.
+            # As in Spark's Kafka source: in proportion to the size, at least one for each
+            # partition.
             parts = max(1, round(each.size * partitions_min / total))
             cut += _cut(each, parts)
         whole = cut
@@ -163,7 +167,7 @@ def ranges(
 
 
 def _cut(whole: Range, parts: int) -> list[Range]:
-    """Nearly equal parts, none empty."""
+    """Divide a range into nearly equal parts, none of them empty."""
     parts = max(1, min(parts, whole.size))
     borders = [whole.start + whole.size * at // parts for at in range(parts + 1)]
     return [whole._replace(start=low, stop=high) for low, high in pairwise(borders)]
@@ -173,7 +177,7 @@ def _cut(whole: Range, parts: int) -> list[Range]:
 
 
 def stream_offset(at: Mapping[Place, int], ids: Mapping[str, str]) -> dict[str, Any]:
-    """As the checkpoint has it."""
+    """A stream's offset in the form of the checkpoint."""
     topics: dict[str, dict[str, Any]] = {}
     for place in sorted(at):
         topic = topics.setdefault(place.topic, {"id": ids[place.topic], "offsets": {}})
@@ -182,8 +186,8 @@ def stream_offset(at: Mapping[Place, int], ids: Mapping[str, str]) -> dict[str, 
 
 
 def with_start(end: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, Any]:
-    """The end of a query's first trigger, which tells where the query began. A topic that came
-    into being in between, or is another one by now, began with this trigger."""
+    """The end of a query's first trigger, with the query's start added. A topic that was created in
+    between, or is another topic by now, is not in the start: it began with this trigger."""
     return {
         topic: {
             **each,
@@ -196,7 +200,7 @@ def with_start(end: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, An
 
 
 def start_within(end: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The start that the end of a first trigger tells; None of another one's end."""
+    """The start in the end of a first trigger; None in the end of any other trigger."""
     found = {
         topic: {"id": each["id"], "offsets": each["start"]}
         for topic, each in end.items()
@@ -206,7 +210,8 @@ def start_within(end: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def parse_stream_offset(document: Any) -> tuple[dict[Place, int], dict[str, str]]:
-    """(offsets, topic ids) of a checkpoint's offset; `OperatingError` for anything else."""
+    """Parse a checkpoint's offset into (offsets, topic ids); `OperatingError` for any other
+    document."""
     try:
         at = {
             Place(topic, int(partition)): int(offset)
@@ -226,8 +231,9 @@ def parse_stream_offset(document: Any) -> tuple[dict[Place, int], dict[str, str]
 def admit(
     start: Mapping[Place, int], end: Mapping[Place, int], rows_max: int | None
 ) -> dict[Place, int]:
-    """How far a trigger goes when it may take `rows_max` records: each partition in proportion to
-    what waits there, at least one record where any waits, so that none is starved."""
+    """The end of a trigger that may take `rows_max` records. Each partition gets a share in
+    proportion to its waiting records, and at least one record if any waits, so that none
+    starves."""
     waiting = {place: max(0, end[place] - start[place]) for place in end}
     total = sum(waiting.values())
     if rows_max is None or total <= rows_max:

@@ -1,11 +1,11 @@
-"""What Spark calls in a worker tells its own errors in one line, without a trace of our code.
+"""Shows raftlog's own errors from Spark workers in one line, without a traceback of raftlog's code.
 
 Spark sends the traceback of a worker's exception to the driver, and prints it with each of the
-JVM's traces. An error that raftlog raises on purpose says what failed, on what, and what to do: the
-frames between add nothing. Spark leaves them out where SPARK_HIDE_TRACEBACK is set (as the setting
+JVM's traces. An error that raftlog raises on purpose says what failed, on what, and what to do, so
+the frames add nothing. Spark omits them where SPARK_HIDE_TRACEBACK is set (as the setting
 spark.sql.execution.pyspark.udf.hideTraceback.enabled does for functions). A worker ends with the
-exception that it told, so the variable reaches no other task. Any other exception is a fault of
-ours, and keeps its trace.
+exception that it reports, so the variable affects no other task. Any other exception is a bug and
+keeps its traceback.
 """
 
 import contextlib
@@ -20,14 +20,14 @@ from raftlog.base.errors import OperatingError, RaftlogError
 
 HIDE: Final = "SPARK_HIDE_TRACEBACK"
 _TOLD: Final = re.compile(r"\braftlog(?:\.\w+)+: (?P<text>.+)$", re.MULTILINE)
-"""In what Spark tells the driver of a worker's exception: its class, then our line."""
+"""Matches raftlog's error in the text that Spark sends to the driver: the class, then the line."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Item = TypeVar("_Item")
 
 
 def one_line(function: _Function) -> _Function:
-    """Wrap a function that Spark calls; what it returns and raises stays the same."""
+    """Wrap a function that Spark calls. It returns and raises the same as before."""
 
     @functools.wraps(function)
     def told(*args: Any, **named: Any) -> Any:
@@ -41,7 +41,7 @@ def one_line(function: _Function) -> _Function:
 
 
 def each_in_one_line(rows: Iterator[_Item]) -> Iterator[_Item]:
-    """The same rows, from an iterator that Spark goes through after the call."""
+    """Yield the same rows, for an iterator that Spark reads after the call."""
     try:
         yield from rows
     except RaftlogError:
@@ -50,8 +50,8 @@ def each_in_one_line(rows: Iterator[_Item]) -> Iterator[_Item]:
 
 
 def hide() -> None:
-    """Leave out this worker's trace. In the driver's own process nothing changes: there the trace
-    is Python's, and the variable would reach every worker started later."""
+    """Hide the traceback of this worker. In the driver's own process this does nothing: the
+    traceback there is Python's, and every worker started later would inherit the variable."""
     if in_worker():
         os.environ[HIDE] = "1"
 
@@ -64,8 +64,8 @@ def in_worker() -> bool:
 
 @contextlib.contextmanager
 def as_ours() -> Iterator[None]:
-    """In the driver: raise the error of ours that a worker told, out of the exception that Spark
-    made of it. Another one of Spark's stays what it is."""
+    """In the driver, raise raftlog's own error from the exception that Spark made of a worker's
+    error. Other exceptions of Spark pass through unchanged."""
     from pyspark.errors import PySparkException
 
     try:

@@ -1,7 +1,7 @@
-"""The options of the source and the sink: those of Spark's own Kafka source, parsed and judged.
+"""The options of the source and the sink: those of Spark's own Kafka source, parsed and checked.
 
-Names are not case sensitive. What is unknown, wrong or contradictory is refused with the option's
-name; nothing is ignored silently but what has no meaning here and says so in the guide.
+Names are not case sensitive. An unknown, wrong or contradictory option is refused by name. Only
+options that have no meaning here are ignored silently; the guide lists them.
 """
 
 import difflib
@@ -50,7 +50,7 @@ READ_OPTIONS: Final = {
     "includeheaders": "includeHeaders",
     "decoder": "decoder",
 }
-"""Lower case -> as it is written."""
+"""The option's name in lower case -> as it is written."""
 WRITE_OPTIONS: Final = {
     "bootstrap.servers": "bootstrap.servers",
     "topic": "topic",
@@ -70,7 +70,7 @@ KAFKA_OPTIONS: Final = {
     "delivery.timeout.ms",
     "batch.size",
 }
-"""Settings of Kafka's clients, written with `kafka.` in front, that mean something here."""
+"""Settings of Kafka clients, given with the prefix `kafka.`, that have an effect here."""
 KAFKA_WITHOUT_MEANING: Final = {
     "session.timeout.ms",
     "heartbeat.interval.ms",
@@ -87,7 +87,7 @@ KAFKA_WITHOUT_MEANING: Final = {
     "buffer.memory",
     "isolation.level",
 }
-"""Accepted and without effect: they tune a client that is not there."""
+"""Settings that are accepted and have no effect: they tune a client that raftlog does not use."""
 KAFKA_OWN: Final = {
     "auto.offset.reset": "use startingOffsets",
     "enable.auto.commit": "a query's checkpoint holds its offsets",
@@ -97,21 +97,21 @@ KAFKA_OWN: Final = {
     "key.serializer": "cast the key to binary or string",
     "value.serializer": "cast the value to binary or string",
 }
-"""Refused, as Spark's Kafka source refuses them."""
+"""Settings that are refused, as Spark's Kafka source does -> what to use instead."""
 
 _SPARKS_OWN: Final = {"path", "checkpointlocation", "querycheckpointlocation"}
 _MILLIS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class Mode(Enum):
-    """What the options are for."""
+    """The use of the options: a batch or a stream."""
 
     BATCH = "batch"
     STREAM = "stream"
 
 
 class Kind(Enum):
-    """How a border is given."""
+    """The form in which a border is given."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -123,7 +123,7 @@ class Kind(Enum):
 @final
 @attrs.frozen(kw_only=True)
 class Border:
-    """Where reading starts or ends. `by_place` maps topic -> partition -> offset or timestamp."""
+    """Where reading starts or ends. `by_place` is topic -> partition -> offset or timestamp."""
 
     kind: Kind
     option: str
@@ -134,7 +134,8 @@ class Border:
 @final
 @attrs.frozen(kw_only=True)
 class ReadOptions:
-    """Options of a read, judged. Exactly one of `assign`, `subscribe` and `pattern` is given."""
+    """The checked options of a read. Exactly one of `assign`, `subscribe` and `pattern` is
+    given."""
 
     bootstrap: str
     start: Border
@@ -154,9 +155,9 @@ class ReadOptions:
     records_per_partition_max: int | None = None
     include_headers: bool = False
     skip_corrupt_batches: bool = False
-    """Batches whose inside cannot be read have no rows, and a warning names them."""
+    """Skip batches whose content cannot be read. They have no rows, and a warning names them."""
     commit_group: str | None = None
-    """The group that is told after each trigger how far a stream has come."""
+    """The group for which a stream commits its position after each trigger; None for no commits."""
     client_id: str = "raftlog-spark"
     partition_bytes: int = 4 * MIB
     fetch_bytes: int = 8 * MIB
@@ -167,7 +168,7 @@ class ReadOptions:
 @final
 @attrs.frozen(kw_only=True)
 class WriteOptions:
-    """Options of the sink, judged."""
+    """The checked options of the sink."""
 
     bootstrap: str
     topic: str | None = None
@@ -183,7 +184,7 @@ class WriteOptions:
 
 
 def read_options(given: Mapping[str, str], mode: Mode) -> ReadOptions:
-    """The options of a batch or a stream; `ConfigError` names the first that is wrong."""
+    """Check the options of a batch or a stream; `ConfigError` names the first wrong one."""
     own, kafka = _split(given, READ_OPTIONS)
     bootstrap = _bootstrap(own, kafka)
     chosen = [name for name in SUBSCRIPTIONS if name in own]
@@ -249,7 +250,7 @@ def _commit_group(own: Mapping[str, str]) -> str | None:
 
 
 def _border(own: Mapping[str, str], names: tuple[str, ...], default: str, mode: Mode) -> Border:
-    """The border by the first of these options that is given: they are in order of precedence."""
+    """The border from the first of these options that is given. They are in order of precedence."""
     timestamp, by_timestamp, offsets = names
     start = names is STARTS
     if timestamp in own:
@@ -350,7 +351,7 @@ def _pattern(text: str) -> str:
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
-    """The options of the sink; `ConfigError` names the first that is wrong."""
+    """Check the options of the sink; `ConfigError` names the first wrong one."""
     own, kafka = _split(given, WRITE_OPTIONS)
     acks = kafka.get("acks", "all").lower()
     if acks not in ("all", "-1"):
@@ -382,7 +383,8 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 def _split(
     given: Mapping[str, str], known: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Own options and those behind `kafka.`, with lower-case names; others are refused."""
+    """Split the options into raftlog's own and those after `kafka.`, with lower-case names. Others
+    are refused."""
     own: dict[str, str] = {}
     kafka: dict[str, str] = {}
     for name, value in given.items():
@@ -473,7 +475,8 @@ def _choice(own: Mapping[str, str], name: str, allowed: tuple[str, ...], otherwi
 
 
 def _duration(own: Mapping[str, str], name: str, otherwise: int) -> int:
-    """Milliseconds of `90s`, `15m`, `200ms`; a bare number is milliseconds."""
+    """A duration in milliseconds from `90s`, `15m` or `200ms`. A number without a unit is
+    milliseconds."""
     if name not in own:
         return otherwise
     found = re.fullmatch(r"(\d+)\s*([a-z]*)", own[name].strip().lower())

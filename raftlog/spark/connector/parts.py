@@ -1,4 +1,4 @@
-"""What Spark hands to a task: a range of one partition."""
+"""The part of a query that Spark hands to a task: a range of one partition."""
 
 from typing import final
 

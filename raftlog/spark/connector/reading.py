@@ -1,13 +1,14 @@
-"""What a task does: read one range of one partition, in order, whole, or say what is missing.
+"""The work of a task: read one range of one partition in order and completely, or report what is
+missing.
 
-* A leader that changes, dies or hangs up is the client's business; the range is read on from where
-  it stopped, and no record twice.
-* A record that is not there is told apart: below the log's start it was deleted by retention;
-  behind the log's end it was never there (a topic created again, a log cut by force); between two
-  batches or inside of one it was compacted away where the topic says cleanup.policy=compact,
-  and is loss where it does not.
+* When a leader changes, dies or hangs up, the client reads on where it stopped, and reads no record
+  twice.
+* A missing record has one of three reasons. Below the log's start, retention deleted it. After the
+  log's end it never existed: the topic was created again, or the log was cut by force. Between two
+  batches or inside of one it was compacted away if the topic has cleanup.policy=compact; otherwise
+  it is lost.
 * A topic of another id under the same name is another topic and is not read.
-* With failOnDataLoss (the default) loss is an error. Without, the task warns and goes forward,
+* With failOnDataLoss (the default) loss is an error. Without it, the task warns and goes forward,
   never back.
 """
 
@@ -38,14 +39,15 @@ from raftlog.spark.decoding.columns import Wanted
 Decoder = Callable[[Sequence[Buffer], Wanted], pa.RecordBatch]
 
 COMPILED_RECORDS_MIN: Final = 500_000
-"""The compiled decoder saves a microsecond a record, and costs half a second of loading."""
+"""From how many records on `auto` takes the compiled decoder, which saves a microsecond a record
+and takes half a second to load."""
 LOOK_SECONDS: Final = 2.0
-"""After so long without a record the task asks whether its topic is still there."""
+"""After so long without a record the task asks whether its topic still exists."""
 
 
 def decoder_of(name: str, records: int) -> Decoder:
-    """The decoder of this name. `auto` is the fastest that is installed and worth loading for so
-    many records more: compiled code takes half a second to load, once in a process."""
+    """The decoder of this name. `auto` is the fastest installed one that is worth loading for so
+    many more records: compiled code takes half a second to load, once in a process."""
     from raftlog.spark.decoding import plain
 
     if name == "plain":
@@ -68,14 +70,16 @@ def decoder_of(name: str, records: int) -> Decoder:
 
 
 def _compiled_is_worth_it(records: int) -> bool:
-    """Loading costs once what the records of this process so far could have saved."""
+    """Whether this process has read, or will read, enough records to make up for the loading
+    time."""
     _WORKER.records += records
     return _WORKER.records >= COMPILED_RECORDS_MIN or "raftlog.spark.decoding.kernel" in sys.modules
 
 
 @final
 class _Worker:
-    """What the tasks of this process were asked for: Spark lets a worker run many."""
+    """The number of records that the tasks of this process were to read. A Spark worker runs many
+    tasks."""
 
     records = 0
 
@@ -86,7 +90,8 @@ _WORKER: Final = _Worker()
 def read_range(
     wanted: Range, columns: tuple[str, ...], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a range as Arrow batches. `DataLoss` or `OperatingError` where it cannot."""
+    """Read the records of a range as Arrow batches. Raises `DataLoss` or `OperatingError` when it
+    cannot."""
     with client_of(options) as client:
         yield from RangeReader(client, wanted, columns, options).batches()
 
@@ -139,8 +144,8 @@ class RangeReader:
     # --- what was read ----------------------------------------------------------------------------
 
     def _take(self, pieces: Sequence[FetchedBatches | Trouble]) -> Iterator[pa.RecordBatch]:
-        """An Arrow batch a piece, which is at most as large as max.partition.fetch.bytes: what is
-        decoded is still in the processor's cache."""
+        """Make an Arrow batch of each fetched piece. A piece is at most max.partition.fetch.bytes
+        large, so its bytes are still in the processor's cache."""
         for piece in pieces:
             if self._next >= self._range.stop:
                 return
@@ -171,7 +176,7 @@ class RangeReader:
         return self._decode(batches, wanted) if batches else None
 
     def _pass(self, batch: Buffer) -> None:
-        """Move on past a batch; holes in front of it or inside of it have to be compaction."""
+        """Move past a batch. Gaps before it or inside of it must come from compaction."""
         header = read_header(batch)
         missing = header.base_offset - self._next
         if missing > 0:
@@ -231,8 +236,8 @@ class RangeReader:
             self._client.seek(self._place, Offset(self._next))
 
     def _borders(self) -> tuple[int, int]:
-        """Where the log begins and ends. A leader that knows of less than was planned for may be
-        one no more, so it is asked for a moment longer."""
+        """The first and end offset of the log. A leader whose log is shorter than planned may no
+        longer lead, so the question is repeated for a moment."""
         end = self._client.offset(self._place, asks.LATEST).offset
         for wait_seconds in WAITS_SECONDS:
             if self._next <= end:
@@ -242,8 +247,9 @@ class RangeReader:
         return self._client.offset(self._place, asks.EARLIEST).offset, end
 
     def _check_topic(self) -> None:
-        """The topic must be the one that was planned for. A broker that knows another one, or none,
-        may only be behind, so brokers are asked for a moment more before loss is told."""
+        """Check that the topic is still the one that was planned. A broker that knows another topic
+        id, or none, may only lag behind, so brokers are asked for a moment more before loss is
+        reported."""
         found = topic_id_of(self._client, self._place.topic)
         for wait_seconds in WAITS_SECONDS:
             if found == self._range.topic_id:
@@ -259,13 +265,13 @@ class RangeReader:
         self._next = self._range.stop
 
     def _look(self) -> None:
-        """Nothing comes: is it the topic, or do the brokers only take their time?"""
+        """No record has come: check whether the topic is gone or the brokers are only slow."""
         try:
             self._check_topic()
         except DataLoss:
             raise
         except RaftlogError:
-            return  # nobody answers at the moment: the poll timeout decides
+            return  # no broker answers at the moment: the poll timeout decides
 
     def _lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:

@@ -1,8 +1,8 @@
 """`format("raftlog")` where the extra `raftlog[spark]` is missing or Spark is too old.
 
-Spark loads every module called pyspark_* when a session first meets a Python source, and gives up
-all of them when one cannot be loaded. So ours loads wherever raftlog is installed, and what is
-missing is said to those who ask for it. This module needs nothing but Spark 4.0.
+Spark loads every module called pyspark_* when a session first meets a Python source. If one cannot
+be loaded, Spark drops all of them. So raftlog's module always loads, and a query that uses the
+source gets the error. This module needs only Spark 4.0.
 """
 
 from typing import Any, NoReturn, final
@@ -16,7 +16,7 @@ from raftlog.spark.requirements import missing_packages
 
 @final
 class RefusingDataSource(DataSource):  # type: ignore[misc]
-    """Says what is missing, whatever is asked of it."""
+    """A data source that raises, for every call, an error that says what is missing."""
 
     @classmethod
     def name(cls) -> str:
@@ -24,7 +24,7 @@ class RefusingDataSource(DataSource):  # type: ignore[misc]
 
     @one_line
     def schema(self) -> NoReturn:
-        # Asked in a process that starts later, when it may have been installed.
+        # A worker that starts later may find the packages installed by then.
         raise missing_packages() or OperatingError(
             "what was missing is installed by now", on="Spark", do="start a new session"
         )

@@ -4,15 +4,16 @@ Columns, as for Spark's Kafka sink: value (string or binary), and optionally key
 topic (string; the option topic wins), partition (int), headers with includeHeaders. Others are
 ignored. Keyed records go where Kafka's default partitioner (murmur2) sends them.
 
-Guarantee: at least once. Every record of a task is acknowledged by acks=all before the task is
-done, and inside of a task an idempotent producer retries without writing twice, across failovers.
-A task that Spark runs again, and a trigger that it repeats after a crash, write their records
-again: brokers know no transaction that could tie records to a checkpoint. Readers that need each
-once give records a key of their own and drop what they have seen.
+Guarantee: at least once. Every record of a task is acknowledged with acks=all before the task is
+done. Within a task an idempotent producer retries without writing twice, also across failovers.
+When Spark runs a task again, or repeats a trigger after a crash, its records are written again: no
+transaction ties records to a checkpoint. Readers that need each record once give records a unique
+key and drop repeats.
 
-A topic that does not exist is created by the brokers, with their defaults, unless their setting
-auto.create.topics.enable forbids it: as for Spark's Kafka sink. The topic of the option is asked
-for while the query is planned, so what is wrong with it is told once, and not by every task.
+The brokers create a topic that does not exist, with their defaults, unless
+auto.create.topics.enable forbids it, as with Spark's Kafka sink. The driver looks the topic of the
+option up when the query is planned. So an error of the topic is reported once, and not by every
+task.
 """
 
 from collections.abc import Iterator
@@ -46,7 +47,7 @@ EXPECTED: Final = {
 
 @final
 class Written(WriterCommitMessage):  # type: ignore[misc]
-    """What one task wrote: how many records, all acknowledged."""
+    """The number of records that one task wrote, all of them acknowledged."""
 
     def __init__(self, records: int) -> None:
         self.records = records
@@ -54,7 +55,7 @@ class Written(WriterCommitMessage):  # type: ignore[misc]
 
 @final
 class BatchSink(DataSourceArrowWriter):  # type: ignore[misc]
-    """One batch write. A job that fails may leave records of tasks that were done."""
+    """One batch write. A job that fails may leave records of tasks that had finished."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._options = options
@@ -70,12 +71,12 @@ class BatchSink(DataSourceArrowWriter):  # type: ignore[misc]
         """Nothing to do: every task's records are acknowledged already."""
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What tasks wrote stays: a log takes nothing back."""
+        """Do nothing: written records stay, because a log cannot remove them."""
 
 
 @final
 class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """Writes of a stream, trigger by trigger."""
+    """The writes of a stream, one for each trigger."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._options = options
@@ -91,11 +92,11 @@ class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]
         """Nothing to do: every task's records are acknowledged already."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """What tasks wrote stays, and is written again when Spark repeats the trigger."""
+        """Do nothing: written records stay. Spark repeats the trigger, which writes them again."""
 
 
 def columns_of(schema: StructType, options: WriteOptions) -> dict[str, int]:
-    """Column name -> its place; `ConfigError` for a frame that cannot be written."""
+    """Column name -> its index; `ConfigError` for a frame that cannot be written."""
     places = {field.name: at for at, field in enumerate(schema.fields)}
     if "value" not in places:
         raise ConfigError("the column value is missing", on="write", do="SELECT ... AS value")
@@ -120,8 +121,9 @@ def columns_of(schema: StructType, options: WriteOptions) -> dict[str, int]:
 
 
 def find_topic(options: WriteOptions) -> None:
-    """Wait until the option's topic is known, which creates it where that is allowed; nothing
-    where rows name their topics. Raises what the brokers answer, or that they do not."""
+    """Wait until the option's topic is known, which creates it where that is allowed. Without the
+    option the rows name their topics, and this does nothing. Raises the brokers' error, or an error
+    when they do not answer."""
     if options.topic is None:
         return
     reach(options.bootstrap)
@@ -135,8 +137,8 @@ def find_topic(options: WriteOptions) -> None:
 def write_all(
     batches: Iterator[pa.RecordBatch], columns: dict[str, int], options: WriteOptions
 ) -> int:
-    """Write every row and wait until all are acknowledged; how many. Raises what the client
-    raises for the first record that is not."""
+    """Write every row, wait until all are acknowledged, and return their number. Raises the
+    client's error for the first record that is not."""
     count = 0
     with _client(options) as client:
         for batch in batches:
@@ -159,7 +161,7 @@ def write_all(
                 )
             count += batch.num_rows
             if client.failure is not None:
-                break  # the task fails: its other rows would be written in vain
+                break  # the task fails anyway; writing its other rows would be useless
         client.flush()
     return count
 

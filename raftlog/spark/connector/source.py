@@ -3,7 +3,7 @@
     spark.read.format("raftlog").option("kafka.bootstrap.servers", "localhost:9092")
          .option("subscribe", "orders").load()
 
-The objects here are pickled on their way to executors: they hold options, never a socket.
+Spark pickles the objects here on their way to executors, so they hold options and never a socket.
 """
 
 from collections.abc import Iterator, Mapping
@@ -68,14 +68,15 @@ SQL_TYPES: Final = {
 
 @final
 class RaftlogDataSource(DataSource):  # type: ignore[misc]
-    """See the module."""
+    """The data source `raftlog`."""
 
     @classmethod
     def name(cls) -> str:
         return "raftlog"
 
     def schema(self) -> StructType:
-        """Kafka's columns; headers when they are asked for."""
+        """The columns of Spark's Kafka source, with headers if the option includeHeaders asks for
+        them."""
         names = list(COLUMNS)
         if str(self.options.get("includeHeaders", "false")).strip().lower() == "true":
             names.append(HEADERS)
@@ -107,10 +108,10 @@ class RaftlogDataSource(DataSource):  # type: ignore[misc]
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("raftlog")` known to a session, which may have been made before raftlog was
-    imported. Its workers are made to run this Python where none was chosen. `OperatingError` where
-    the session's Spark is too old, or its workers run a Python that has no raftlog."""
-    if not hasattr(spark, "dataSource"):  # a session of Spark Connect is of another class
+    """Register `format("raftlog")` with a session, even one that was made before raftlog was
+    imported. If no Python was chosen for its workers, they run this one. `OperatingError` when the
+    session's Spark is too old, or its workers' Python has no raftlog."""
+    if not hasattr(spark, "dataSource"):  # a session of Spark Connect has another class
         raise WrongType(f"spark must be a SparkSession of Spark 4, not {kind_of(spark)}")
     error = too_old(spark.version, "the session")
     if error is not None:
@@ -121,7 +122,7 @@ def register(spark: SparkSession) -> None:
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:
-    """The columns of a schema, which may be fewer than all; `ConfigError` for other ones."""
+    """The columns of a schema, all or some; `ConfigError` for unknown ones."""
     for field in schema.fields:
         wanted = SQL_TYPES.get(field.name)
         if wanted is None:
@@ -145,7 +146,7 @@ def _plain(options: Mapping[str, str]) -> dict[str, str]:
 
 @final
 class BatchReader(DataSourceReader):  # type: ignore[misc]
-    """Reads between two borders, which are fixed once, when the query is planned."""
+    """A batch read between two borders, which are fixed when the query is planned."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._options = options
@@ -158,13 +159,14 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
 
     @one_line
     def partitions(self) -> list[InputPartition]:
-        """Ask the cluster, settle the borders, cut them into ranges."""
+        """Ask the cluster, fix the borders, and divide them into ranges."""
         options = self._options
         with ClusterView(options) as view:
             known = view.known()
             start = self._border(view, options.start, known, start=True)
             end = self._border(view, options.end, known, start=False)
-            # Found by a timestamp, after `known` was: records may have come in between.
+            # A start by timestamp was looked up after `known`. Records may have come in between, so
+            # it may lie after the known end.
             if options.start.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPS):
                 start = {place: min(low, known.end[place]) for place, low in start.items()}
             if options.end.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPS):
@@ -189,7 +191,8 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
         return given_offsets(border, known)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Run by a task. Without any range Spark still starts one, with nothing to read."""
+        """Read a range; Spark calls this in a task. Without any range Spark still starts one task
+        with nothing to read."""
         if not isinstance(partition, RangePartition):
             return iter(())
         return each_in_one_line(read_range(partition.part, self._columns, self._options))
@@ -197,21 +200,22 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
 
 @final
 class _Pushing:
-    """`reader.pushFilters`: takes filters along, to read less.
+    """The object behind `reader.pushFilters`, which takes filters in order to read less.
 
-    Spark refuses, at planning, a reader that overrides pushFilters while filter pushdown is off (as
-    it is by default), and gives a reader no way to ask. What it looks at is the function behind the
-    bound method; this object shows the one of the base class, so that the reader passes where
-    nothing will be pushed, and does our work where it is called.
+    While filter pushdown is off, which is the default, Spark refuses a reader that overrides
+    pushFilters, and a reader cannot ask whether it is off. Spark compares the function behind the
+    bound method with the base class's. This object shows the base class's function, so Spark
+    accepts the reader. When pushdown is on, Spark calls the object itself.
     """
 
-    # A function in a class is bound to the object that is asked for it, and is another one then.
+    # staticmethod, because a plain function would become a bound method here and differ from the
+    # base class's function.
     __func__ = staticmethod(DataSourceReader.pushFilters)
 
     def __init__(self, reader: BatchReader) -> None:
         self._reader = reader
 
     def __call__(self, filters: list[Filter]) -> list[Filter]:
-        """Keep what narrows the ranges; what is left, Spark evaluates."""
+        """Keep the filters that narrow the ranges; return the others, which Spark evaluates."""
         self._reader.bounds, left = bounds_of(filters)
         return left

@@ -1,19 +1,20 @@
 """The streaming read: `spark.readStream.format("raftlog")`.
 
-Spark plans a trigger as (start, end), writes the end into its checkpoint before anything is read,
-and plans the same trigger again after a crash: a task reads exactly the offsets of its range, so
-the rows of a trigger are the same each time, and a sink that is idempotent per trigger (files,
-foreachBatch with the batch id) sees each record once.
+Spark plans a trigger as (start, end) and writes the end into its checkpoint before it reads. After
+a crash it plans the same trigger again. A task reads exactly the offsets of its range, so the rows
+of a trigger are the same each time. A sink that is idempotent per trigger (files, foreachBatch with
+the batch id) then sees each record once.
 
-* Spark does not write down where a query began, only where triggers end, and asks again after a
-  crash, when `latest`, a timestamp, and `earliest` too may be another offset. The end of the first
-  trigger therefore tells its start as well, and that one counts.
+* The checkpoint has the ends of triggers, but not where the query began. After a crash Spark asks
+  for the start again, and `latest`, a timestamp and even `earliest` may be another offset by then.
+  So the end of the first trigger also contains its start, and that one counts.
 * New partitions and new topics of a pattern begin at their earliest offset.
-* minOffsetsPerTrigger, maxOffsetsPerTrigger and maxTriggerDelay are composed here, for Spark's own
-  limits are single. Under Trigger.AvailableNow the end is fixed when the query starts, and a
-  minimum does not hold it back.
-* An offset never goes back. What was planned and is no longer there is data loss
-  (`raftlog.spark.connector.reading`), a topic created again under its name included.
+* minOffsetsPerTrigger, maxOffsetsPerTrigger and maxTriggerDelay are combined here, because Spark
+  supports only one limit at a time. With Trigger.AvailableNow the end is fixed when the query
+  starts, and the minimum does not delay it.
+* An offset never goes back. Planned records that no longer exist are data loss
+  (`raftlog.spark.connector.reading`). The same holds for a topic that was deleted and created
+  again.
 """
 
 import time
@@ -53,8 +54,8 @@ from raftlog.spark.connector.reading import read_range
 
 @final
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """See the module. Lives in a process of the driver as long as its query; only its options go
-    to tasks."""
+    """The reader of a streaming query. It lives in a process of the driver as long as the query;
+    only its options go to tasks."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._options = options
@@ -73,7 +74,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     @one_line
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a query without a checkpoint begins. Spark asks twice; the answer is one."""
+        """The offset at which a query without a checkpoint begins. Spark asks twice and gets the
+        same answer."""
         if self._initial is None:
             known = self._known()
             border = self._options.start
@@ -90,20 +92,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     @one_line
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next trigger ends; `start` itself when there is to be none yet."""
+        """The end of the next trigger; `start` itself when no trigger should run yet."""
         end = self._end(start, limit)
         if start == self._initial:
             return with_start(end, start)
         same = parse_stream_offset(end) == parse_stream_offset(start)
-        return start if same else end  # the very text, or Spark would see something new
+        return start if same else end  # the same text, or Spark would see new data
 
     def _end(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next trigger ends, whichever it is."""
+        """The end of the next trigger."""
         known = self._known_after(start)
         at, ids = self._continued(start, known)
         end = {place: max(at[place], known.end.get(place, at[place])) for place in at}
         if self._available is not None:
-            # What is there no more (a log cut off, a topic created again) is not waited for.
+            # Do not wait for records that no longer exist (the log was cut, the topic created
+            # again).
             limits = {place: min(end[place], self._available.get(place, 0)) for place in at}
             end = {place: max(at[place], limits[place]) for place in at}
         elif self._is_too_early(sum(end[place] - at[place] for place in at)):
@@ -113,7 +116,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return stream_offset(admit(at, end, rows_max), ids)
 
     def _is_too_early(self, waiting: int) -> bool:
-        """minOffsetsPerTrigger: wait for more, but never longer than maxTriggerDelay."""
+        """Whether to wait until minOffsetsPerTrigger records wait; never longer than
+        maxTriggerDelay."""
         least = self._options.offsets_per_trigger_min
         if least is None or waiting >= least:
             return False
@@ -132,8 +136,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._available = dict(self._known().end)
 
     def _known_after(self, start: dict[str, Any]) -> Known:
-        """What the cluster says; asked for a moment longer where it seems to have lost something,
-        unless that was accepted before."""
+        """The cluster's answer. If records seem to be lost, it is asked for a moment longer, unless
+        the loss was accepted before."""
         at, ids = parse_stream_offset(start)
         for wait_seconds in () if self._accepted_loss else WAITS_SECONDS:
             known = self._known()
@@ -147,8 +151,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def _continued(
         self, start: dict[str, Any], known: Known
     ) -> tuple[dict[Place, int], dict[str, str]]:
-        """The position in every partition: from the checkpoint, or earliest for a new one. One that
-        is gone keeps its own: should it come back, it would be read from its beginning again."""
+        """The position in every partition: from the checkpoint, or the earliest offset for a new
+        partition. A partition that is missing keeps its position. Otherwise it would be read from
+        its beginning when it comes back."""
         at, ids = parse_stream_offset(start)
         gone = [place for place in at if place not in known.end]
         if gone:
@@ -170,11 +175,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     @one_line
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The ranges of one trigger. The same end gives the same ranges, always."""
+        """The ranges of one trigger. The same end always gives the same ranges."""
         low, low_ids = parse_stream_offset(start)
         high, ids = parse_stream_offset(end)
         told = start_within(end)
-        if told is not None and start_within(start) is None:  # else the first trigger is over
+        if told is not None and start_within(start) is None:  # otherwise the first trigger is over
             low, low_ids = parse_stream_offset(told)
         known: Known | None = None
         first: dict[Place, int] = {}
@@ -200,7 +205,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return [RangePartition(each) for each in found]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Run by a task."""
+        """Read a range; Spark calls this in a task."""
         if not isinstance(partition, RangePartition):
             return iter(())
         return each_in_one_line(read_range(partition.part, self._columns, self._options))
@@ -208,8 +213,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     # --- life -------------------------------------------------------------------------------------
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Tell the group of commitGroup how far the query has come. The checkpoint is Spark's, and
-        counts alone, so a group that cannot be told is a warning. The last call may never come."""
+        """Commit the query's position for the group of commitGroup. A failure is only a warning,
+        because only Spark's checkpoint counts. Spark may end a query without the last call."""
         group = self._options.commit_group
         if group is None:
             return
@@ -243,9 +248,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
 @final
 class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Stands for a stream whose options are wrong, and tells the error at Spark's first question.
-    Told where the reader is made, the error is lost: Spark then stops the reader that it did not
-    get, and shows the UnboundLocalError of that."""
+    """A reader for a stream whose options are wrong: it raises the error at Spark's first question.
+    If the error were raised when the reader is made, Spark would try to stop a reader that it did
+    not get, and show an UnboundLocalError instead."""
 
     def __init__(self, error: ConfigError) -> None:
         self._error = error

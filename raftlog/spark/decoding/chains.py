@@ -21,21 +21,22 @@ Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 PAD_BYTES: Final = 32
-"""Zeros behind the last record, so that words may be read at any place of it."""
+"""Zero bytes after the last record, so that a whole word can be read at any place in it."""
 
 
 PIECE_RECORDS: Final = 256
-"""Records of a piece: a step costs the same for a hundred chains as for one."""
+"""The number of records in a piece. A step costs the same for a hundred chains as for one."""
 _WINDOW_MAX: Final = 4096
-"""Bytes in which a record's beginning is looked for; where records are larger, few are cut."""
+"""The bytes in which a record's beginning is searched. Batches with larger records are rarely
+cut."""
 
 
 class Odd(Exception):
-    """Bytes that the fast way does not understand: the plain decoder judges them."""
+    """The fast decoder does not understand these bytes; the plain decoder then decides."""
 
 
 class _Chains(NamedTuple):
-    """Places where chains begin and should end, and how many records each has."""
+    """The places where chains begin and must end, and the number of records of each."""
 
     begins: Ints
     ends: Ints
@@ -53,7 +54,7 @@ def record_starts(body: Bytes, sizes: Ints, counts: Ints) -> tuple[Ints, Ints]:
         places = _confirmed(body, chains)
     if places is None:
         raise Odd
-    # Confirmed chains lie back to back, so each record ends where the next begins.
+    # Confirmed chains follow each other without gaps, so each record ends where the next begins.
     inside = _behind_lengths(body, places)
     return inside, np.append(places[1:], sizes.sum())
 
@@ -65,7 +66,8 @@ def _confirmed(body: Bytes, chains: _Chains) -> Ints | None:
 
 
 def _behind_lengths(body: Bytes, places: Ints) -> Ints:
-    """Past the lengths at these places; `Odd` for a negative one, whose lowest bit is set."""
+    """The places after the lengths at these places; `Odd` for a negative length, whose lowest bit
+    is set."""
     first = body.take(places, mode="clip")
     if bool((first & 1).any()):
         raise Odd
@@ -78,9 +80,9 @@ def _behind_lengths(body: Bytes, places: Ints) -> Ints:
 
 
 def _lengths(body: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """The raw varints (not yet unzigzagged) at these places, and the places behind them. At most
-    four bytes, for a record that needs more is larger than any batch may be; a longer one is
-    given as 1, which is no length."""
+    """The raw varints (not yet unzigzagged) at these places, and the places behind them. A length
+    has at most four bytes, because a record that needs more is larger than any batch may be. A
+    longer one is returned as 1, which is no length."""
     raw, behind, more = _two_bytes(body, at)
     for shift in (14, 21):
         if not more.any():
@@ -95,7 +97,7 @@ def _lengths(body: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 def varints(body: Bytes, at: Ints) -> tuple[Ints, Ints]:
     """The zigzag varints at these places, and the places behind them. Reading past the end of the
-    buffer gives nonsense, which the caller finds by comparing places with borders."""
+    buffer returns wrong numbers; the caller finds them by comparing places with borders."""
     raw, behind, more = _two_bytes(body, at)
     values = (raw >> 1) ^ -(raw & 1)
     longer = np.flatnonzero(more)
@@ -116,7 +118,7 @@ def _two_bytes(body: Bytes, at: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _long_varints(body: Bytes, behind: Ints, low: Ints) -> tuple[Ints, Ints]:
-    """The rest of varints of which 14 bits are known."""
+    """The values of varints longer than two bytes, whose low 14 bits are known."""
     raw = low.astype(np.uint64)
     behind = behind.copy()
     more = np.arange(len(behind))

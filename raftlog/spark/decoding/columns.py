@@ -1,10 +1,11 @@
-"""The columns of the table that a topic is: those of Spark's own Kafka source, by the same names.
+"""The columns of a topic's table: those of Spark's own Kafka source, with the same names.
 
     key binary, value binary, topic string, partition int, offset long, timestamp timestamp,
     timestampType int (0 create time, 1 log append time), headers array<struct<key, value>>
 
-A record without headers has a null there, as in Spark's source. Everything is nullable. What leaves
-a task has to match Spark's Arrow schema exactly, types and nullability, so the types stand here.
+A record without headers has null headers, as in Spark's source. All columns are nullable. A task's
+output must match Spark's Arrow schema exactly in types and nullability, so the types are written
+here.
 """
 
 from collections.abc import Sequence
@@ -33,24 +34,24 @@ ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     HEADERS: pa.list_(pa.field("element", HEADER_TYPE)),
 }
 COLUMNS: Final = (KEY, VALUE, TOPIC, PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE)
-"""Without headers, which have to be asked for."""
+"""The columns without headers, which are only included on request."""
 
 MICROS_PER_MILLI: Final = 1000
 TIMESTAMP_MS_MAX: Final = (2**63 - 1) // MICROS_PER_MILLI
-"""Spark counts microseconds in 64 bits: what lies beyond cannot be shown."""
+"""The largest timestamp that Spark can show: it counts microseconds in 64 bits."""
 
 # Bounds of both fast decoders.
 FAR: Final = 2**62
-"""Sums of two numbers below it stay below 2**63."""
+"""A limit for numbers: the sum of two numbers below it stays below 2**63."""
 RECORD_BYTES_MIN: Final = 7
-"""Length, attributes, two deltas, two lengths and a count, of one byte each."""
+"""The smallest record: length, attributes, two deltas, two lengths and a count of one byte each."""
 BODY_BYTES_MAX: Final = 2**31 - 1
-"""Arrow's borders are 32 bits wide."""
+"""The largest body: Arrow's borders are 32 bits wide."""
 
 
 class Wanted(NamedTuple):
-    """What a task is asked for: columns of the records of one partition in [first, stop). With
-    `skip_corrupt` a batch whose inside cannot be read has no rows, else it is an error."""
+    """The request to a decoder: columns of the records of one partition in [first, stop). With
+    `skip_corrupt` a batch whose content cannot be read has no rows; otherwise it is an error."""
 
     topic: str
     partition: int
@@ -61,5 +62,5 @@ class Wanted(NamedTuple):
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
-    """The schema of what a task yields."""
+    """The Arrow schema of a task's output."""
     return pa.schema([pa.field(name, ARROW_TYPES[name]) for name in columns])

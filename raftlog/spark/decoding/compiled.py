@@ -4,8 +4,8 @@
     batches -> one buffer of batches, their records expanded     Python, a step per batch
             -> checked, counted, copied into Arrow's buffers     one walk, machine code
 
-What the walk does not understand, `raftlog.spark.decoding.plain` judges, whose answer or error
-counts; where headers are wanted and there are some, `raftlog.spark.decoding.vectors` builds them.
+When the walk does not understand a batch, the result or error of `raftlog.spark.decoding.plain`
+counts. When headers are wanted and exist, `raftlog.spark.decoding.vectors` builds the columns.
 """
 
 import struct
@@ -39,27 +39,28 @@ from raftlog.spark.decoding.columns import (
 )
 
 _KEPT_BYTES: Final = (32 << 20) - (64 << 10)
-"""glibc hands large blocks back to the kernel when they are freed, and the next ones are faulted in
-page by page, which costs as much as decoding does. Its thresholds follow the largest block that was
-freed, up to 32 MiB (mallopt(3), M_MMAP_THRESHOLD): after one that is nearly as large, a task's
-buffers stay with the process. Elsewhere it does nothing."""
+"""The size of a block that is allocated and freed once, so that glibc keeps a task's buffers. glibc
+returns large freed blocks to the kernel, and faulting the next ones in page by page costs as much
+as decoding. Its thresholds follow the largest block that was freed, up to 32 MiB (mallopt(3),
+M_MMAP_THRESHOLD). With other C libraries this has no effect."""
 np.empty(_KEPT_BYTES, dtype=np.uint8)
 
 _STOP_MAX: Final = 2**63 - 1
-"""Beyond every offset that the kernel accepts, those just above `FAR` included."""
+"""A stop above every offset that the kernel accepts, including those just above `FAR`."""
 _SIZE: Final = struct.Struct(">i")
 _SIZE_AT: Final = 8
 _ATTRIBUTES_AT: Final = 22
-"""The low byte of the attributes, which has codec and control bit."""
+"""Where the low byte of the attributes is in a batch. It has the codec and the control bit."""
 
 
 def decode(batches: Sequence[Buffer], wanted: Wanted) -> pa.RecordBatch:
-    """As `plain.decode`, and equal to it in every bit and every error."""
+    """Decode as `plain.decode` does, with the same result in every bit and the same errors."""
     on = f"{wanted.topic}-{wanted.partition}"
     try:
         parts, sizes = _expanded(batches, on)
     except CorruptData:
-        return plain.decode(batches, wanted)  # a batch before it may lie as well, and comes first
+        # an earlier batch may be damaged as well, and its error comes first
+        return plain.decode(batches, wanted)
     body = np.frombuffer(b"".join(parts), dtype=np.uint8)
     borders = np.zeros(len(sizes) + 1, dtype=np.int64)
     np.cumsum(sizes, out=borders[1:])
@@ -96,7 +97,7 @@ def _expanded(batches: Sequence[Buffer], on: str) -> tuple[list[Buffer], list[in
 def _walk(
     body: npt.NDArray[np.uint8], borders: npt.NDArray[np.int64], rows_max: int, wanted: Wanted
 ) -> pa.RecordBatch | int:
-    """The columns, or what the kernel says instead."""
+    """The columns, or the kernel's code (ODD, HAS_HEADERS) instead."""
     columns = wanted.columns
     offsets = np.empty(rows_max if OFFSET in columns else 0, dtype=np.int64)
     micros = np.empty(rows_max if TIMESTAMP in columns else 0, dtype=np.int64)
@@ -141,7 +142,7 @@ def _walk(
 
 
 class _Field(NamedTuple):
-    """The buffers of a key or value column, to be filled."""
+    """The buffers of a key or value column, which the kernel fills."""
 
     borders: npt.NDArray[np.int32]
     bytes: npt.NDArray[np.uint8]
@@ -157,7 +158,7 @@ class _Field(NamedTuple):
         return _Field(borders, np.empty(bytes_max, dtype=np.uint8), bits)
 
     def array(self, rows: int) -> pa.Array:
-        """The first `rows` rows, of the buffers themselves."""
+        """An Arrow array of the first `rows` rows, without copying the buffers."""
         size = int(self.borders[rows])
         assert 0 <= size <= len(self.bytes), (size, len(self.bytes))
         bits, borders, inside = self.bits[: (rows + 7) // 8], self.borders[: rows + 1], self.bytes
@@ -176,5 +177,6 @@ def _many(what: object, kind: pa.DataType, count: int) -> pa.Array:
 
 
 def repeated(what: object, kind: pa.DataType, count: int) -> pa.Array:
-    """One value, over and over: cut from the next power of two, so that few are made and kept."""
+    """An array that repeats one value. It is cut from one of the next power of two, so that few
+    arrays are made and cached."""
     return _many(what, kind, 1 << max(10, (count - 1).bit_length())).slice(0, count)

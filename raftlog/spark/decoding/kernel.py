@@ -1,10 +1,9 @@
 """The compiled part of the decoder: record batches walked record by record, by machine code.
 
-numba compiles these functions when this module is imported, which takes seconds, and keeps the
-result where it keeps such things: in `__pycache__` beside this file, else in the user's cache
-folder, else in NUMBA_CACHE_DIR; the next import takes a tenth of a second. What lies there is
-trusted as compiled Python files beside a module are. Where no folder can be written, every process
-compiles for itself.
+numba compiles these functions when this module is imported, which takes seconds. It caches the
+result in `__pycache__` beside this file, else in the user's cache folder, else in NUMBA_CACHE_DIR;
+the next import takes a tenth of a second. The cache is trusted like compiled Python files beside a
+module. If no folder can be written, every process compiles for itself.
 
 Machine code checks no index, so these laws hold in every line (and tests run the same lines under
 arrays that do check):
@@ -17,7 +16,7 @@ arrays that do check):
 4. All numbers are int64 and below 2**63: varints of more than nine bytes, base offsets and times
    from 2**62 on are ODD.
 
-Whatever is not as producers write it is ODD and judged by `raftlog.spark.decoding.plain`.
+Bytes that producers do not write so are ODD, and `raftlog.spark.decoding.plain` judges them.
 """
 
 from collections.abc import Callable
@@ -38,17 +37,17 @@ SmallInts = npt.NDArray[np.int32]
 Function = TypeVar("Function", bound=Callable[..., object])
 
 ODD: Final = -1
-"""Not understood: the plain decoder judges."""
+"""The walk does not understand the bytes; the plain decoder decides."""
 HAS_HEADERS: Final = -2
-"""Headers are wanted and there are some: the numpy decoder builds them."""
+"""Headers are wanted and exist; the numpy decoder builds the columns."""
 
 # Numba compiles these in as numbers.
 _BATCH_HEADER_BYTES: Final = BATCH_HEADER_BYTES
 _VARINT_SHIFT_MAX: Final = 56
-"""Nine bytes are 63 bits."""
+"""The shift of the ninth byte of a varint; nine bytes are 63 bits."""
 
 int64_of = cast("Callable[[np.uint8], int]", np.int64)
-"""numba counts bytes modulo 256 unless they are made numbers."""
+"""Makes an int64 of a byte: numba computes with bytes modulo 256."""
 _BODY: Final = types.Array(uint8, 1, "C", readonly=True)
 _BYTES: Final = types.Array(uint8, 1, "C")
 _BORDERS: Final = types.Array(int32, 1, "C")
@@ -56,8 +55,8 @@ _VARINT: Final = types.UniTuple(int64, 2)
 
 
 def compiled(signature: object) -> Callable[[Function], Function]:
-    """Compile now, or load what was compiled before; a cache that fails in any way is done without:
-    a task must not fail for it, and a fault of the compiler would show itself again."""
+    """Compile now, or load the cached result. After any failure of the cache, compile without it: a
+    task must not fail because of a cache, and a fault of the compiler itself would appear again."""
 
     def compile_now(function: Function) -> Function:
         try:
@@ -70,13 +69,13 @@ def compiled(signature: object) -> Callable[[Function], Function]:
 
 
 def inlined(function: Function) -> Function:
-    """Compiled as a part of its callers: a call would cost more than what it does."""
+    """Compile a function into its callers, because a call would cost more than its work."""
     return cast("Function", numba.njit(inline="always")(function))
 
 
 @compiled(int64(_BODY, int64, int64))
 def number_at(body: Bytes, at: int, size: int) -> int:
-    """A signed big-endian number of `size` bytes, all of them inside of `body`."""
+    """Read a signed big-endian number of `size` bytes, all of them inside of `body`."""
     number = int64_of(body[at])
     if number >= 128:
         number -= 256
@@ -130,8 +129,8 @@ def behind_headers(body: Bytes, at: int, end: int) -> int:
 @compiled(int64(_BODY, int64, int64, _BYTES, int64))
 def copied(body: Bytes, at: int, size: int, into: Bytes, end: int) -> int:
     """Copy `size` bytes of `body` behind the first `end` of `into`; the new end."""
-    # Unsigned places: for signed ones a byte is copied at a time, in ten times the time, as numba
-    # lets them count from an array's end.
+    # Unsigned places. Signed ones may count from an array's end in numba, so it would copy a byte
+    # at a time, ten times as slowly.
     source, target = np.uint64(at), np.uint64(end)
     for byte in range(np.uint64(size)):
         into[target + byte] = body[source + byte]
@@ -140,8 +139,8 @@ def copied(body: Bytes, at: int, size: int, into: Bytes, end: int) -> int:
 
 @compiled(int64(_BODY, types.Array(int64, 1, "C")))
 def rows_at_most(body: Bytes, borders: Ints) -> int:
-    """How many records the headers of these batches promise; ODD where a number in a header is none
-    that the walk can do with."""
+    """How many records the headers of these batches announce; ODD when the walk cannot work with a
+    number in a header."""
     rows = 0
     for number in range(len(borders) - 1):
         begin, size = borders[number], borders[number + 1] - borders[number]
@@ -192,7 +191,7 @@ def record_at(body: Bytes, at: int, end: int) -> tuple[int, int, int, int, int, 
     if at < 0 or size < 1 or size > end - at:
         return odd
     record_end = at + size
-    time_delta, at = varint_at(body, at + 1, record_end)  # past the attributes
+    time_delta, at = varint_at(body, at + 1, record_end)  # `at + 1` skips the attributes
     if at < 0 or not -FAR < time_delta < FAR:
         return odd
     delta, at = varint_at(body, at, record_end)

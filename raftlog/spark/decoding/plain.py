@@ -1,7 +1,8 @@
-"""The decoder that needs no numpy, record by record: slow, obvious, and right by definition.
+"""The reference decoder without numpy, record by record. Slow and simple; its result is right by
+definition.
 
-The fast decoder (`raftlog.spark.decoding.vectors`) hands over to it whatever it does not
-understand, and tests hold the two together bit for bit.
+The fast decoder (`raftlog.spark.decoding.vectors`) passes it all bytes that it does not understand.
+Tests compare the two bit for bit.
 """
 
 import warnings
@@ -32,7 +33,7 @@ from raftlog.spark.decoding.columns import (
 
 def decode(batches: Sequence[Buffer], wanted: Wanted) -> pa.RecordBatch:
     """The wanted columns of the records in these whole, checked batches, in order. Control batches
-    have no rows. `CorruptData` where the inside of a batch lies."""
+    have no rows. `CorruptData` for a batch whose content is wrong."""
     on = f"{wanted.topic}-{wanted.partition}"
     rows = list(_rows(batches, wanted, on))
     arrays = [
@@ -54,8 +55,8 @@ def _rows(batches: Sequence[Buffer], wanted: Wanted, on: str) -> Iterator[tuple[
 
 
 def _records(batch: Buffer, wanted: Wanted, on: str) -> Iterator[Record]:
-    """The records of a batch. One that cannot be read to its end has none where it may be skipped:
-    which of its records came first depends on nothing but the damage."""
+    """The records of a batch. If damaged batches may be skipped, one that cannot be read to its end
+    has no records at all: how many could be read first would depend only on the damage."""
     if not wanted.skip_corrupt:
         yield from _checked(batch, on)
         return

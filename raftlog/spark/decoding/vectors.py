@@ -8,13 +8,13 @@
                                                          borders [start, end, start, end, ...], of
                                                          which the even rows are taken
 
-A batch is a chain of lengths, so record k + 1 cannot be found before record k: what makes it fast
-is to walk many chains side by side (`raftlog.spark.decoding.chains`).
+A batch is a chain of lengths, so record k + 1 cannot be found before record k. It is fast because
+many chains are walked side by side (`raftlog.spark.decoding.chains`).
 
-Nothing is believed of what is inside: lengths are compared with the borders of their record, offset
-deltas with each other, and whatever does not fit, or is too odd to be worth a fast way (varints of
-more than ten bytes, headers that are not UTF-8), is handed to `raftlog.spark.decoding.plain`, whose
-answer or error counts.
+The decoder trusts no content: it compares lengths with the borders of their record, and offset
+deltas with each other. A batch that does not fit, or is too rare for a fast path (varints of more
+than ten bytes, headers that are not UTF-8), goes to `raftlog.spark.decoding.plain`, whose result or
+error counts.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,8 @@ from raftlog.spark.decoding.columns import (
 )
 
 _HEADER_STEPS_MAX: Final = 10_000
-"""Headers of one record, each of which is a step over all records; `plain` reads more."""
+"""The most headers of one record. Each is a step over all records; `plain` reads records with
+more."""
 
 
 class _Spans(NamedTuple):
@@ -83,7 +84,7 @@ class _Fields(NamedTuple):
 
 
 def decode(batches: Sequence[Buffer], wanted: Wanted) -> pa.RecordBatch:
-    """As `plain.decode`, and equal to it in every bit and every error."""
+    """Decode as `plain.decode` does, with the same result in every bit and the same errors."""
     headers = [read_header(batch) for batch in batches]
     if any(each.attributes & CONTROL for each in headers):
         pairs = [
@@ -96,7 +97,8 @@ def decode(batches: Sequence[Buffer], wanted: Wanted) -> pa.RecordBatch:
     try:
         return _decode(batches, headers, wanted, on)
     except (Odd, CorruptData):
-        return plain.decode(batches, wanted)  # a batch before a corrupt one may lie as well
+        # an earlier batch may be damaged as well, and its error comes first
+        return plain.decode(batches, wanted)
 
 
 def _decode(
@@ -138,7 +140,8 @@ def _decode(
 
 
 def _check_sane(header: BatchHeader, area_bytes: int) -> None:
-    """Numbers with which int64 sums cannot overflow, and a count that the bytes can hold."""
+    """Check that int64 sums of a header's numbers cannot overflow, and that its count of records
+    fits into its bytes."""
     if not (
         0 <= header.records_count * RECORD_BYTES_MIN <= area_bytes
         and 0 <= header.base_offset < FAR
@@ -155,7 +158,7 @@ def _fields(body: Bytes, sizes: Ints, table: Ints, with_headers: bool) -> _Field
     """All fields. Raises `Odd` for whatever `plain` should judge."""
     base_offsets, counts, last_deltas, base_times, max_times, attributes = table.T
     starts, ends = record_starts(body, sizes, counts)
-    deltas_at = starts + 1  # past the attributes, which say nothing yet
+    deltas_at = starts + 1  # skip the attributes, which have no meaning yet
     time_deltas, at = varints(body, deltas_at)
     deltas, at = varints(body, at)
     _check_deltas(deltas, counts, last_deltas)
@@ -181,11 +184,11 @@ def _fields(body: Bytes, sizes: Ints, table: Ints, with_headers: bool) -> _Field
 
 
 def _check_deltas(deltas: Ints, counts: Ints, last_deltas: Ints) -> None:
-    """Within a batch they ascend, from 0 or above up to the last delta at most."""
+    """Check that offset deltas ascend within a batch, from at least 0 to at most the last delta."""
     wrong = deltas[1:] <= deltas[:-1]
     stops = np.cumsum(counts)
     filled = stops[counts > 0]
-    wrong[filled[:-1] - 1] = False  # the first of the next batch begins anew
+    wrong[filled[:-1] - 1] = False  # the first delta of the next batch need not be larger
     firsts = (stops - counts)[counts > 0]
     if wrong.any() or (deltas[firsts] < 0).any():
         raise Odd
@@ -194,7 +197,8 @@ def _check_deltas(deltas: Ints, counts: Ints, last_deltas: Ints) -> None:
 
 
 def _span(body: Bytes, at: Ints) -> tuple[_Spans, Ints]:
-    """Fields with a length in front, -1 for null."""
+    """The spans of fields that have their length in front (-1 for null), and the places after
+    them."""
     lengths, starts = varints(body, at)
     low, high = int(lengths.min()), int(lengths.max())
     if low < -1 or high > len(body):
@@ -205,7 +209,7 @@ def _span(body: Bytes, at: Ints) -> tuple[_Spans, Ints]:
 
 
 def _headers(body: Bytes, at: Ints, counts: Ints) -> tuple[_Headers, Ints]:
-    """Step j reads header j of all records that have so many."""
+    """Read the headers: step j reads header j of all records that have so many."""
     if bool((counts < 0).any()) or int(counts.max()) > _HEADER_STEPS_MAX:
         raise Odd
     total = int(counts.sum())
@@ -302,11 +306,11 @@ def _header_lists(body: bytes, headers: _Headers | None, rows: slice) -> pa.Arra
 
 
 def _rounded(count: int) -> int:
-    """The next power of two: few sizes, so that what is made of them is worth keeping."""
+    """The next power of two. There are few such sizes, so that arrays of them are worth caching."""
     return 1 << max(10, (count - 1).bit_length())
 
 
 @lru_cache(maxsize=8)
 def _topics(topic: str, count: int) -> pa.Array:
-    """One name, over and over."""
+    """An array that repeats the topic's name."""
     return pa.repeat(pa.scalar(topic, type=pa.string()), count)

@@ -1,1 +1,1 @@
-"""The parts of the verification job, each a question that Spark answers over all blocks."""
+"""The parts of the verification job. Spark runs each of them over all blocks or keys."""

@@ -23,13 +23,14 @@ from raftlog.verify.judging.linearizability import BEFORE_ALL
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-# What a row says of its offset.
+# The meanings of a row (the column `what`).
 TEXT: Final = 0
-"""A value was read here."""
+"""A value was read at this offset."""
 NOBODYS: Final = 1
-"""A value lies here, appended by nobody in particular: a failed send, or one of two places."""
+"""A value is at this offset, and no operation counts as its append: its send failed, or the value
+is at two places."""
 OWN: Final = 2
-"""A value lies here, appended by `op` from `begin` to `end`."""
+"""A value is at this offset, appended by `op` from `begin` to `end`."""
 BEGUN: Final = 3
 """The last record that the log had when the history began."""
 AT_LEAST: Final = 4
@@ -43,8 +44,8 @@ ROWS: Final = (
     "number INT, block BIGINT, offset BIGINT, what INT, begin BIGINT, end BIGINT, op BIGINT, "
     "text BIGINT"
 )
-"""A row of the chain: the key's number, the block, what is told of the offset; `text` stands for
-the value."""
+"""The columns of a row of the chain: the key's number, the block, the offset and its meaning;
+`text` stands for the value."""
 VERDICTS: Final = (
     "number INT, block BIGINT, latest BIGINT, latest_op BIGINT, earliest BIGINT, first BIGINT, "
     "cut BOOLEAN, behind BIGINT, conflicts BIGINT, violations BIGINT, first_offset BIGINT, "
@@ -84,12 +85,12 @@ ARROW_VERDICTS: Final = pa.schema(
 )
 
 NEVER: Final = -(1 << 63)
-"""Before every instant: there is none."""
+"""An instant before all others, which means that there is none."""
 
 
 class Carry(NamedTuple):
-    """What a block is judged with: the latest invocation before it and whose it is, and whether its
-    holes are to be listed."""
+    """The input to a block from those before it: the latest invocation and its operation, and
+    whether to list the block's holes."""
 
     at: int = NEVER
     op: int = -1
@@ -111,14 +112,15 @@ class Rows(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """An instant an offset, and whose; without one, a number that binds nobody."""
+    """An instant and its operation for each offset. Without one, the instant is a number that
+    constrains nothing."""
 
     at: Ints
     op: Ints
 
 
 class Chain(NamedTuple):
-    """One row an offset, ascending. An append of nobody has operation -1."""
+    """One row for each offset, ascending. An append without an operation has -1."""
 
     offsets: Ints
     exact_in: Bound
@@ -130,7 +132,7 @@ class Chain(NamedTuple):
     stop: Ints
     op: Ints
     conflicts: int
-    """Offsets with more than one value."""
+    """The number of offsets with more than one value."""
 
 
 def judged_blocks(
@@ -150,7 +152,7 @@ def judged_blocks(
 
 
 def fold(rows: Rows) -> Chain:
-    """All that is told of an offset, put together."""
+    """Combine all rows of each offset into one."""
     offsets, place = np.unique(rows.offset, return_inverse=True)
     size = len(offsets)
 
@@ -192,7 +194,8 @@ def fold(rows: Rows) -> Chain:
 
 
 def _first(place: Ints, chosen: Ints, *orders: Ints) -> Ints:
-    """Of the chosen rows of each place the first by the orders, of which the last counts most."""
+    """The first of the chosen rows of each place, sorted by the orders; the last order counts
+    most."""
     where = place[chosen]
     met = np.zeros(int(where.max(initial=-1)) + 1, dtype=np.bool_)
     met[where] = True
@@ -205,7 +208,7 @@ def _first(place: Ints, chosen: Ints, *orders: Ints) -> Ints:
 
 
 def _texts(place: Ints, text: Ints, size: int) -> tuple[Bools, int]:
-    """Which places have a value, and how many of them more than one."""
+    """Which places have a value, and how many have more than one."""
     found, at = np.zeros(size, dtype=np.bool_), np.empty(size, dtype=np.int64)
     found[place] = True
     at[place] = text

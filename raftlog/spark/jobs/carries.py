@@ -1,7 +1,7 @@
-"""What the driver does with the verdicts of blocks (`blocks.VERDICTS`): few rows, in order.
+"""Combines the verdicts of blocks (`blocks.VERDICTS`) on the driver: few rows, in order.
 
-Each block is judged as if it stood alone; here they are put together again: the running maximum
-that reaches a block from those before it, and the holes inside of blocks and between them.
+Each block is judged as if it stood alone. Here the driver computes the running maximum that reaches
+each block from those before it, and the holes inside of blocks and between them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,8 @@ from raftlog.verify.judging import holes
 
 
 def carried(ordered: Iterable[Mapping[str, Any]]) -> list[Carry]:
-    """For each block the maximum of those before it in its chain; of equal ones the first's."""
+    """For each block, the maximum of the blocks before it in its chain. The first of equal maxima
+    counts."""
     found = []
     number, carry = None, NO_CARRY
     for block in ordered:

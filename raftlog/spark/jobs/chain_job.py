@@ -33,9 +33,9 @@ from raftlog.verify.judging import holes
 from raftlog.verify.judging.linearizability import LINEARIZABLE
 
 BLOCK_OFFSETS: Final = 1 << 20
-"""Offsets of one block of the chain: some hundred MB in a task."""
+"""The number of offsets in one block of the chain: some hundred MB in a task."""
 HOLES_MAX: Final = 1_000_000
-"""Stretches of holes that are matched on the driver; beyond it the answer is unknown."""
+"""The most stretches of holes that the driver matches. With more, the verdict is unknown."""
 CLASSES: Final = (
     "inconsistent-offsets",
     "duplicate",
@@ -91,7 +91,7 @@ def judge_tables(
     block: int = BLOCK_OFFSETS,
     hole_steps: int = HOLE_STEPS_DEFAULT,
 ) -> dict[str, KeyResult]:
-    """Judge every key. Keys without anything to say are absent."""
+    """Judge every key. Keys without any finding are absent."""
     job = _Job(spark, tables, mode == LINEARIZABLE, dict(first_ends or {}), block)
     try:
         return job.run(dense, hole_steps)
@@ -100,8 +100,8 @@ def judge_tables(
 
 
 class _Key(NamedTuple):
-    """What is known of a key before its blocks are judged. `stop` is the end of the log, as far as
-    anything tells; `several` values were read at more than one offset."""
+    """The facts about a key before its blocks are judged. `stop` is the end of the log as far as it
+    is known; `several` values were read at more than one offset."""
 
     number: int
     polled: bool = False
@@ -123,7 +123,7 @@ _NO_RANGE: Final = "CAST(NULL AS STRUCT<base: BIGINT, stop: BIGINT>)"
 
 @final
 class _Job:
-    """The stages, and what is kept on disk between them."""
+    """The stages of the job, and the tables that are kept on disk between them."""
 
     def __init__(
         self,
@@ -326,7 +326,7 @@ class _Job:
         return self._keep(bounds.withColumn("offset", F.expr(f"coalesce({moved}, offset)")))
 
     def _halves(self, bounds: DataFrame) -> dict[int, int]:
-        """By key, exact reads that saw a batch in half."""
+        """Key -> the number of exact reads that saw only a part of a batch."""
         if not self._batches:
             return {}
         halves = bounds.where(f"inside IS NOT NULL AND what = {blocks.EXACT}")
@@ -429,7 +429,8 @@ class _Job:
         undecided: set[str],
         hole_steps: int,
     ) -> None:
-        """Holes are few: their stretches and the unresolved batches are matched on the driver."""
+        """Match the stretches of holes with the unresolved batches, on the driver, because they are
+        few."""
         by_key: dict[str, list[holes.Segment]] = {}
         total = 0
         for number, one in by_number(found):
@@ -458,8 +459,8 @@ class _Job:
 
 
 def _with_bases(values: DataFrame) -> DataFrame:
-    """Where a batch lies, from its answer and from reads, and where that puts its values. Of an
-    answer below zero nothing follows for a value."""
+    """The offset of each batch, from its acknowledgement and from reads, and so of its values. An
+    acknowledged offset below zero says nothing about the values."""
     return (
         values.withColumns(
             {

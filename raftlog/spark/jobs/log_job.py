@@ -4,7 +4,7 @@
     immutable      two reads of the same offsets give the same records
     acknowledged   every acknowledged record is there, at its acknowledged offset
     once           no value lies at two places, in any partition
-    sent           every record was sent by somebody, and not by a send that certainly failed
+sent           every record was sent in the history, and not by a send that certainly failed
     key-order      records of one key lie in one partition, in an order that agrees with real time:
                    none lies before another whose send had ended before its own began
 
@@ -27,8 +27,8 @@ _BLOCK: Final = 1 << 16
 
 
 class LogCheck(NamedTuple):
-    """One check: what it claims, how often it fails, the first evidence, and on how many offsets it
-    was made: of none it says nothing."""
+    """One check: its claim, how often it fails, the first evidence, and how many offsets it
+    checked. A check of no offsets says nothing."""
 
     name: str
     says: str
@@ -48,7 +48,7 @@ class LogCheck(NamedTuple):
         return "valid" if self.checked else "not exercised"
 
     def document(self) -> dict[str, object]:
-        """As JSON reports have it."""
+        """The check as JSON reports have it."""
         return {
             "says": self.says,
             "status": self.status,
@@ -59,7 +59,8 @@ class LogCheck(NamedTuple):
 
 
 def density(log: DataFrame, first: Mapping[Place, int], end: Mapping[Place, int]) -> LogCheck:
-    """Against the borders that the cluster told."""
+    """Check that offsets have no gaps between the first and end offsets that the cluster
+    reported."""
     rows = log.groupBy("topic", "partition").agg(
         F.count("*").alias("records"),
         F.min("offset").alias("low"),
@@ -88,7 +89,7 @@ def density(log: DataFrame, first: Mapping[Place, int], end: Mapping[Place, int]
 
 
 def fingerprints(log: DataFrame) -> DataFrame:
-    """A number for each stretch of offsets that any other content changes."""
+    """A hash for each stretch of offsets, which changes with any change of the content."""
     content = F.xxhash64("offset", "key", "value", "timestamp", "timestampType")
     again = F.xxhash64(F.lit(1), "value", "offset", "key", "timestamp")
     return log.groupBy("topic", "partition", F.expr(f"offset DIV {_BLOCK}").alias("block")).agg(
@@ -99,7 +100,7 @@ def fingerprints(log: DataFrame) -> DataFrame:
 
 
 def immutable(before: DataFrame, after: DataFrame) -> LogCheck:
-    """Between two tables of fingerprints, of two reads of the same offsets."""
+    """Compare the fingerprints of two reads of the same offsets."""
     names = ["topic", "partition", "block"]
     both = before.join(
         after.selectExpr(*names, "mixed AS mixed_2", "again AS again_2", "records AS records_2"),
@@ -119,7 +120,7 @@ def immutable(before: DataFrame, after: DataFrame) -> LogCheck:
 
 
 def named(log: DataFrame, name_sql: str = NAME_SQL) -> DataFrame:
-    """The log as (key, offset, value): the history's words for partition and record."""
+    """The log as (key, offset, value), which are the history's names for partition and record."""
     text = f"to_json(named_struct('v', {name_sql}))"
     return log.selectExpr(
         "concat(topic, '/', partition) AS key",
@@ -131,7 +132,7 @@ def named(log: DataFrame, name_sql: str = NAME_SQL) -> DataFrame:
 def against_history(
     log: DataFrame, sends: DataFrame, log_starts: Mapping[str, int]
 ) -> list[LogCheck]:
-    """A log (as `named` gives it) joined with the sends of its history, once."""
+    """Check a log (from `named`) against the sends of its history, with one join."""
     started = [(key, start) for key, start in sorted(log_starts.items()) if start > 0]
     both = log.join(sends, ["key", "value"], "full_outer").persist()
     try:
@@ -194,7 +195,7 @@ def _sent(both: DataFrame) -> LogCheck:
 
 
 def _key_order(both: DataFrame) -> LogCheck:
-    """The record key is what precedes the # in a value."""
+    """Check `key-order`. The record key is the part of a value before the #."""
     keyed = both.where(
         "offset IS NOT NULL AND op IS NOT NULL AND instr(value, '#') > 2"
     ).selectExpr(
@@ -234,7 +235,7 @@ def _check(name: str, says: str, wrong: DataFrame, evidence: str) -> LogCheck:
 
 
 def check_borders(first: Mapping[Place, int], end: Mapping[Place, int]) -> None:
-    """A topic without partitions cannot be checked."""
+    """Refuse a topic without partitions, which cannot be checked."""
     if not end:
         raise OperatingError("there are no partitions to check", on="topic")
     assert sorted(first) == sorted(end), (first, end)

@@ -1,16 +1,16 @@
-"""What one process sees in a row, as Spark SQL: the counts of
+"""Checks of the order in which one process sees records, as Spark SQL: the counts of
 `raftlog.verify.judging.process_order`.
 
 Windows over the operations of one process, in their order. Two things make that enough:
 
-* Of a step from offset `one` to `other` only the sign and "more than one record" matter. It goes
-  back where other <= one, and it skips where a record lies in between, that is where the record
-  before `other` is not `one`. So instead of the rank of every offset only the predecessor of those
-  that look like a skip is asked for, which in a healthy history are none.
-* What a process was told of a log's end only grows, so the maximum before an operation says it all.
+* For a step from offset `one` to `other` only its direction and "more than one record" matter. The
+  step goes back if other <= one. It skips if a record lies in between, that is if the record before
+  `other` is not `one`. So the job looks up only the predecessors of steps that look like a skip,
+  and not the rank of every offset. A healthy history has none.
+* The log's end as a process knows it only grows, so the maximum before an operation is enough.
 
-A crash begins a process anew, and an assign or a subscribe forgets the keys that it leaves out:
-running numbers of such resets cut the windows.
+A crash restarts a process, and an assign or a subscribe forgets the keys that it leaves out.
+Running numbers of such resets divide the windows.
 """
 
 from collections.abc import Mapping
@@ -31,8 +31,8 @@ CLASSES: Final = (*POLLS, "nonmonotonic-send", *SESSIONS)
 STEPS: Final = (
     "name STRING, key STRING, op BIGINT, pos INT, before_op BIGINT, one BIGINT, other BIGINT"
 )
-"""A step that breaks a rule: at operation `op`, after `before_op`, from offset `one` to `other`.
-For sessions `other` is the position that was told."""
+"""The columns of a step that breaks a rule: at operation `op`, after `before_op`, from offset `one`
+to `other`. For sessions `other` is the reported position."""
 
 
 class Step(NamedTuple):
@@ -74,7 +74,7 @@ def judge_processes(
 
 @final
 class _Job:
-    """The rows of one process after the other, and what is kept between the stages."""
+    """The stages of the job, and the tables that are kept between them."""
 
     def __init__(
         self, operations: DataFrame, tables: Tables, sessions: bool, pipelined: bool, block: int
@@ -87,7 +87,7 @@ class _Job:
         self._kept: list[DataFrame] = []
 
     def release(self) -> None:
-        """Forget what was kept."""
+        """Release the cached tables."""
         for frame in self._kept:
             frame.unpersist()
 
@@ -159,13 +159,14 @@ class _Job:
     # --- polls ------------------------------------------------------------------------------------
 
     def _poll_steps(self, pairs: DataFrame, polls: DataFrame) -> DataFrame:
-        """Steps that go back, and steps that skip something unless nothing lay there."""
+        """The steps that go back, and the steps that skip a record."""
         inside = Window.partitionBy("op", "key").orderBy("pos")
         within = pairs.where("NOT rebalanced").selectExpr(
             "'int-' AS prefix", "key", "op", "pos", "op AS before_op", "offset AS other"
         )
         within = within.withColumn("one", F.lag("other").over(inside))
-        # A poll that failed, or may have, is compared with the last ok one, and moves nothing.
+        # A poll that failed or may have failed is compared with the last ok poll, and does not move
+        # the position.
         before = Window.partitionBy("process", "key", "epoch").orderBy("op")
         before = before.rowsBetween(Window.unboundedPreceding, -1)
         between = self._with_epochs(polls, assigned=True).where("NOT reset")
@@ -204,10 +205,11 @@ class _Job:
         return both.withColumn("epoch", F.count_if(F.col("reset")).over(running))
 
     def _skips(self, maybe: DataFrame, pairs: DataFrame, placed: DataFrame) -> DataFrame:
-        """Of steps on, those that pass a record which was there to be read."""
+        """The forward steps that pass over a record which could be read."""
         if not _has_rows(maybe):
             return maybe.where("false")
-        # What is above the offset reached cannot be passed; what is below the log start may be.
+        # A step cannot pass records above the offset that it reached. It may pass records below the
+        # log start.
         starts = self._tables.log_starts.groupBy("key").agg(F.max("log_start").alias("log_start"))
         stepped = maybe.join(F.broadcast(starts), "key", "left").join(
             self._predecessors(pairs, placed), ["key", "other"]
@@ -261,8 +263,9 @@ class _Job:
         )
 
     def _session_steps(self, polls: DataFrame, placed: DataFrame) -> DataFrame:
-        """What a process was told of a log's end, against what it knew before."""
-        # Of equal ends the last `end` is held, else the first poll or acknowledgement.
+        """The steps in which a process sees an end of the log that is lower than one that it knew
+        before."""
+        # Among equal ends the last `end` is kept, else the first poll or acknowledgement.
         known = "named_struct('at', {0}, 'ended', {1}, 'first', {2}, 'op', op)"
         nothing = "CAST(NULL AS STRUCT<at: BIGINT, ended: INT, first: BIGINT, op: BIGINT>)"
         acked, polls = self._sent(placed).where("kind = 'ok'"), polls.where("kind = 'ok'")

@@ -1,4 +1,4 @@
-"""What the verification job found: one verdict, as JSON and as the page of `raftlog verify`."""
+"""The result of the verification job: one verdict, as JSON and as the page of `raftlog verify`."""
 
 import json
 from pathlib import Path
@@ -27,8 +27,9 @@ _WITNESSES_ONLY: Final = (
 @final
 @attrs.frozen(kw_only=True)
 class SparkReport:
-    """What the job found: the history's judgement, and the checks of the log against it. `place` is
-    where the history lies, `history_sha256` the digest of a history that one process judged."""
+    """The result of the job: the judgement of the history, and the checks of the log against it.
+    `place` is the path of the history, `history_sha256` the digest of a history that one process
+    judged."""
 
     judgement: Judgement
     log: tuple[LogCheck, ...] = ()
@@ -43,7 +44,7 @@ class SparkReport:
 
     @property
     def verdict(self) -> str:
-        """Invalid if anything is, else the history's."""
+        """`invalid` if any check failed, else the verdict on the history."""
         return whole(self.history, self._folder().checks())
 
     @property
@@ -52,7 +53,8 @@ class SparkReport:
         return EXIT_CODES[self.verdict]
 
     def document(self) -> dict[str, Any]:
-        """One JSON document: verdict.json of the history, and `log` beside its classes."""
+        """The report as one JSON document: verdict.json of the history, with `log` beside its
+        classes."""
         found = self.history.document(self._folder().invariants, whole=self.verdict)
         found["topic"] = self.topic
         found["log"] = {check.name: check.document() for check in self.log}
@@ -61,7 +63,7 @@ class SparkReport:
         return found
 
     def page(self) -> str:
-        """The report of `raftlog verify`; the log's checks stand among those of a run."""
+        """The HTML report of `raftlog verify`, with the log's checks among those of a run."""
         return render(self.judgement, self._folder())
 
     def _folder(self) -> RunFolder:
@@ -80,10 +82,10 @@ class SparkReport:
 
 
 def judgement_of(verdict: Verdict, header: Header) -> Judgement:
-    """For the page, of a history that is too long for one process: its operations are those that
-    the witnesses name."""
+    """A judgement for the page, from a history that is too long for one process. Its operations are
+    those that the witnesses name."""
     operations: dict[int, Interval] = {}
-    # The page looks for the operations of the first failure as that has them: they come first.
+    # The operations of the first failure come first, because the page looks for them in that form.
     for result in (*verdict.failures(), *verdict.classes.values()):
         for op in result.witness.operations if result.witness is not None else ():
             operations.setdefault(op.index, op)
@@ -100,8 +102,9 @@ def judgement_of(verdict: Verdict, header: Header) -> Judgement:
 
 
 def write_report(report: SparkReport, path: Path) -> None:
-    """HTML, or the JSON document where the name ends so."""
+    """Write the report: the JSON document if the name ends in .json, else HTML."""
     as_json = path.suffix == ".json"
-    # To the byte the page of `raftlog verify`, which checks reports.
+    # The page must equal that of `raftlog verify` in every byte, because that command checks
+    # reports.
     text = json.dumps(report.document(), indent=1) + "\n" if as_json else report.page()
     path.write_text(text, encoding="utf-8")
