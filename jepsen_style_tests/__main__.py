@@ -122,7 +122,7 @@ def scenario(
     out: Path | None,
     form: str,
 ) -> int:
-    """What broke other systems in the field, by its name."""
+    """A case that broke other systems in the field, by its name."""
     chosen = SCENARIOS[name]
     seconds = chosen.seconds if time_limit is None else time_limit
     plan = Plan(

@@ -39,9 +39,9 @@ def corrupted(lines: Iterable[str], kind: str) -> list[str]:
 
 
 def group_corrupted(lines: Iterable[str], kind: str) -> list[str]:
-    """The history with one lie about its group: no member processed the record in its middle; the
-    last commit is followed by one of a lower offset; the last assignment was given to another
-    member as well, by the same generation."""
+    """The history with one lie about its group. Either no member processed the record in its
+    middle; or a commit of a lower offset follows the last commit; or another member got the last
+    assignment in the same generation as well."""
     header, *rest = [json.loads(line) for line in lines]
     if kind == "left-out":
         sent = [(op["key"], op["value"]) for op in rest if op["f"] == "send" and op["type"] == "ok"]

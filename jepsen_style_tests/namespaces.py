@@ -51,7 +51,7 @@ class Namespaces:
         return ".".join(str(place >> shift & 255) for shift in (24, 16, 8, 0))
 
     def prefix(self, node: int) -> list[str]:
-        """What a broker's command begins with."""
+        """The beginning of a broker's command line."""
         return ["ip", "netns", "exec", self._name(node)]
 
     def _name(self, node: int) -> str:

@@ -57,7 +57,7 @@ class Cluster:
     advertised: Mapping[int, int] = attrs.field(factory=dict)
     environment: dict[int, dict[str, str]] = attrs.field(factory=dict)
     prefix: dict[int, list[str]] = attrs.field(factory=dict)
-    """What a broker's command begins with, by node (`ip netns exec ...`)."""
+    """Node -> the beginning of its broker's command line (`ip netns exec ...`)."""
     processes: dict[int, "subprocess.Popen[bytes]"] = attrs.field(factory=dict, init=False)
     paused: list[int] = attrs.field(factory=list, init=False)
     unexpected: dict[int, int] = attrs.field(factory=dict, init=False)
@@ -70,7 +70,7 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """What clients connect to first."""
+        """The addresses to which clients connect first."""
         ports = {each: self.advertised.get(each.node, each.client_port) for each in self.places}
         return ",".join(f"{place.host}:{port}" for place, port in ports.items())
 
@@ -241,7 +241,7 @@ class Cluster:
         return self._ask(node, "/readyz") is not None
 
     def status(self, node: int) -> dict[str, Any] | None:
-        """What `/status` says, or None: down, paused, stuck."""
+        """The answer of `/status`; None from a broker that is down, paused or stuck."""
         if node in self.paused:
             return None
         body = self._ask(node, "/status")
@@ -319,7 +319,7 @@ def _raftlog(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def inspect(path: Path) -> dict[str, Any]:
-    """What `raftlog inspect` finds in a data directory; damage is part of the answer."""
+    """The findings of `raftlog inspect` in a data directory; damage is part of the answer."""
     command = [sys.executable, "-m", "raftlog", "inspect", str(path), "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     if not done.stdout:

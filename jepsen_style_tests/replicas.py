@@ -3,7 +3,8 @@
 Three things may not be. Damage, in a copy that nobody damaged. Two replicas with the same last
 index and term, or the same end of one term inside their logs, and different bytes up to there
 (Raft's log matching). Two replicas that both know an offset to be committed, and hold it in
-different terms. What is behind the committed offset may differ: it was never promised.
+different terms. Records after the committed offset may differ, because they were never
+acknowledged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -68,7 +69,7 @@ def _check(wrong: Sequence[str], **more: Any) -> dict[str, Any]:
 
 
 def _differences(one: tuple[str, Row], other: tuple[str, Row]) -> list[str]:
-    """What two replicas of one group contradict each other in."""
+    """The contradictions between two replicas of one group."""
     found = []
     ends = [_ends(row) for _, row in (one, other)]
     for place in sorted(ends[0].keys() & ends[1].keys()):

@@ -45,7 +45,7 @@ def utc_now() -> str:
 
 
 def versions() -> dict[str, str]:
-    """What took part."""
+    """The parts of the run."""
     found = {"python": sys.version.split()[0], "platform": platform.platform()}
     for name in _PACKAGES:
         try:

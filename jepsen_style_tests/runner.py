@@ -3,9 +3,9 @@
     start --> prepare --> workers ---------------------------> stop --> last reads --> judge
                           nemesis: break, wait, repair, ...    heal
 
-The verdict is the judge's over the history, and worse when the brokers themselves failed a check:
-one ended that nobody ended, the cluster did not come back after everything was healed, or replicas
-that hold the same log hold different bytes.
+The verdict is the judge's over the history. It is worse when the brokers themselves failed a check:
+a broker ended by itself, the cluster did not come back after everything was healed, or replicas of
+one log have different bytes.
 """
 
 import shutil
@@ -51,7 +51,7 @@ _TICK_SECONDS: Final = 0.1
 @final
 @attrs.frozen(kw_only=True)
 class Plan:
-    """What to run."""
+    """The settings of a run."""
 
     workload: str
     nemesis: str
@@ -70,7 +70,7 @@ class Plan:
 @final
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """What came of it."""
+    """The result of a run."""
 
     plan: Plan
     folder: Path

@@ -1,8 +1,8 @@
 """Field findings of others, as scenarios that stay: what broke their systems must not break ours.
 
-Each is named as in the project's list of regression scenarios. What a scenario does differs from
-the finding only where it must: our brokers cannot be removed from a cluster by a client's call, so
-"remove" is a broker whose disk is lost.
+Each is named as in the project's list of regression scenarios. A scenario differs from the finding
+only where it must. A client cannot remove a raftlog broker from a cluster by a call, so "remove" is
+a broker whose disk is lost.
 """
 
 from collections.abc import Iterator
@@ -94,8 +94,8 @@ def nats_7567(world: World) -> Iterator[float]:
 
 
 def shrink_isolate_elect(world: World) -> Iterator[float]:
-    """The leader loses its followers until it alone is in sync; then it is cut off as well, and
-    the others elect. What it took meanwhile must not have been acknowledged."""
+    """The leader loses its followers until it alone is in sync; then it is cut off as well, and the
+    others elect. The records that it took meanwhile must not have been acknowledged."""
     while True:
         yield 2.0
         leader = world.leader()

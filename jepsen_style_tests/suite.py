@@ -41,7 +41,7 @@ class Row:
     verdicts: list[str] = attrs.field(factory=list)
     failing: list[str] = attrs.field(factory=list)
     folders: list[str] = attrs.field(factory=list)
-    """Of runs that were not valid."""
+    """The folders of runs that were not valid."""
     skipped: str = ""
 
     @property
@@ -71,7 +71,7 @@ class Row:
 @final
 @attrs.frozen(kw_only=True)
 class Orders:
-    """What the suite shall do."""
+    """The settings of the suite."""
 
     minutes: float
     seconds: float
@@ -87,7 +87,7 @@ class Orders:
 @final
 @attrs.frozen(kw_only=True)
 class Result:
-    """What it found. `controls` maps a control to whether it was caught."""
+    """The findings of the suite. `controls` maps a control to whether it was caught."""
 
     rows: list[Row]
     controls: dict[str, bool]

@@ -1,4 +1,4 @@
-"""What a nemesis may do to a run: break brokers and links, and put all of it right again.
+"""The actions of a nemesis in a run: break brokers and links, and repair all of it.
 
 Every fault and every repair is written into the history, so that the report shows them as bands. A
 nemesis is a generator of waits: it does something, yields how many seconds the fault shall last,
@@ -26,7 +26,7 @@ CONTROL: Final = "CONTROL"
 
 
 def nothing_missing() -> str:
-    """What a nemesis lacks that needs nothing."""
+    """The answer of a nemesis that needs nothing."""
     return ""
 
 
@@ -40,7 +40,7 @@ class Note(Protocol):
 @final
 @attrs.frozen(kw_only=True)
 class Setup:
-    """What a nemesis needs of a run before the brokers start."""
+    """The needs of a nemesis before the brokers start."""
 
     proxies: str = ""
     """`PEERS`: a faulty link between each two brokers; `EVERYBODY`: to the clients as well."""

@@ -36,8 +36,9 @@ class ConfluentClient:
         quiet = {"bootstrap.servers": settings.bootstrap, "log_level": 0}
         millis = int(settings.seconds * 1000)
         tries = int(settings.request_seconds * 1000)
-        # What is in flight to a broker that leaves the metadata (a fenced one does) librdkafka
-        # sends again, whatever `retries` says: without idempotence it may then double a record.
+        # librdkafka sends a request again that is in flight to a broker which leaves the metadata,
+        # as a fenced one does. It does so even with `retries` 0. Without idempotence this may write
+        # a record twice.
         self._producer = Producer(
             {
                 **quiet,

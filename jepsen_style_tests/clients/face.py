@@ -1,8 +1,8 @@
-"""What a workload asks of a client, whoever wrote it.
+"""The interface of a client as workloads use it, for clients of every library.
 
-The one thing that matters is how a failure is told: `Refused` only where the operation certainly
-did not happen and never will, `Unknown` for everything else (a timeout, a lost connection, an error
-that the client's own retries may have met after a first success).
+The important part is the kind of failure. `Refused` is only for an operation that certainly did not
+happen and never will. `Unknown` is for everything else: a timeout, a lost connection, an error that
+a retry of the client may have met after a first success.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Any, Protocol, final
 import attrs
 
 Found = dict[str, list[list[Any]]]
-"""What a poll returned: "topic/partition" -> [[offset, value], ...]."""
+"""The result of a poll: "topic/partition" -> [[offset, value], ...]."""
 Done = Callable[[int | None, Exception | None], None]
 """Told the offset of a record, or why there is none; once per record, from any thread."""
 

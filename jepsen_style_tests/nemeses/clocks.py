@@ -30,7 +30,7 @@ def clock_file(directory: Path, node: int) -> Path:
 
 
 def environment(directory: Path, node: int) -> dict[str, str]:
-    """What a broker's process needs for a clock that can jump."""
+    """The environment that a broker's process needs for a clock that can jump."""
     return {
         "LD_PRELOAD": library(),
         "FAKETIME_TIMESTAMP_FILE": str(clock_file(directory, node)),

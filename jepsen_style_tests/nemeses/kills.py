@@ -24,7 +24,7 @@ def one(world: World) -> Iterator[float]:
 
 
 def leader(world: World) -> Iterator[float]:
-    """Whoever leads most at that moment."""
+    """The broker that leads the most partitions at that moment."""
     while True:
         yield _wait(world, UP_SECONDS)
         victims = [world.leader()]

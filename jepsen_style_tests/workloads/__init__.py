@@ -1,1 +1,2 @@
-"""What clients do while brokers break; `workloads.all.WORKLOADS` is the table."""
+"""The workloads: the actions of clients while brokers break. `workloads.all.WORKLOADS` is the
+table."""

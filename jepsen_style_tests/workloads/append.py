@@ -111,8 +111,8 @@ class _Appender:
             self.actor.ok(end)
 
     def assign(self, partitions: list[int]) -> None:
-        """Read these. What was read before goes on where it stopped; what is new begins a little
-        before the end."""
+        """Read these. A partition that was read before goes on where it stopped; a new one begins a
+        little before the end."""
         known = self.stage.recorder.ends
         self.positions = {
             number: self.positions.get(

@@ -1,4 +1,4 @@
-"""What a workload is, and what it is given."""
+"""The interface of a workload, and the values that it is given."""
 
 import threading
 import time
@@ -35,11 +35,11 @@ class Stage:
     """The commands of clients in other languages."""
     stopping: threading.Event = attrs.field(factory=threading.Event, init=False)
     names: set[str] = attrs.field(factory=set, init=False)
-    """What the workload has made, for its last reads."""
+    """The names that the workload has used, for its last reads."""
     topics: list[str] = attrs.field(factory=list, init=False)
     """The topics that `make_topic` made, to name the replicas' logs in the report."""
     broken: list[str] = attrs.field(factory=list, init=False)
-    """What went wrong in our own threads: a run with one of these is no result."""
+    """Errors in the harness's own threads. A run with such an error has no result."""
 
     def dice(self, worker: int) -> Random:
         """The worker's own stream."""
@@ -97,7 +97,7 @@ class Workload(Protocol):
 
     @property
     def name(self) -> str:
-        """What the command line calls it."""
+        """The workload's name on the command line."""
 
     @property
     def about(self) -> str:
@@ -105,7 +105,7 @@ class Workload(Protocol):
 
     @property
     def model(self) -> str:
-        """What judges it: `log`, or the name of a model that `raftlog verify` knows."""
+        """The judge of its history: `log`, or the name of a model of `raftlog verify`."""
 
     @property
     def workers(self) -> int:

@@ -192,7 +192,7 @@ def _drain(stage: Stage) -> None:
 
 
 def _committed(admin: Admin, actor: Actor) -> dict[str, int]:
-    """What the coordinator says that the group has committed; nothing when it does not answer."""
+    """The group's committed offsets by the coordinator's answer; empty when it does not answer."""
     keys = [key_of(TOPIC, number) for number in range(PARTITIONS)]
     actor.invoke("offset_fetch", None, [GROUP, keys])
     try:

@@ -1,6 +1,6 @@
 """Idempotent producers with several sends in flight, retried for as long as an outage lasts.
 
-What must hold: no record twice, none missing, and each producer's records in the order of its
+These must hold: no record twice, none missing, and each producer's records in the order of its
 sends. Clients do not say which producer id and sequence they used, so the history's `producer` is
 what an idempotent client promises: one number per client and partition, counted by us.
 """

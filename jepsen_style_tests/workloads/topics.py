@@ -1,9 +1,8 @@
 """Topic administration: topics are created, grown and deleted by many, and each name is judged as
 an object with its own history.
 
-What an answer says must fit one order of all operations on that name
-(`raftlog.verify.judging.models`, `TOPIC`); what every broker lists at the end must be what that
-order leaves.
+Each answer must fit one order of all operations on that name (`raftlog.verify.judging.models`,
+`TOPIC`). At the end every broker must list the topics that this order leaves.
 """
 
 import time
@@ -43,7 +42,7 @@ class TopicsWorkload:
         _Administrator(stage, worker).run()
 
     def finish(self, stage: Stage) -> None:
-        """What is listed, once it no longer changes, must be what the history leaves."""
+        """The listed topics, once they no longer change, must be those that the history leaves."""
         admin, actor = stage.admin(), stage.actor()
         deadline = time.monotonic() + SETTLE_SECONDS
         before: dict[str, int] | None = None

@@ -85,7 +85,7 @@ def before_now(duration_ms: int) -> int:
 async def plan(
     client: Client, group: str, wanted: Mapping[str, tuple[int, ...]] | None, wish: Wish
 ) -> list[Moved]:
-    """What a reset would do, for the topics named or for all that the group has offsets of."""
+    """The effect of a reset, for the named topics or for all for which the group has offsets."""
     committed = await _committed_of_an_inactive(client, group)
     places = sorted(committed) if wanted is None else await all_places(client, wanted)
     if not places:

@@ -231,7 +231,7 @@ def run(arguments: Sequence[str]) -> int:
         _print_error(error.what, error.on, error.do, as_json=as_json)
         return 1
     except BrokenPipeError:
-        # Who reads our output has seen enough (`| head`); nothing more can be written.
+        # The reader of the output has closed it (`| head`); nothing more can be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return result if isinstance(result, int) else 0

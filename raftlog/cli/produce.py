@@ -216,7 +216,7 @@ async def _lines(files: tuple[Path, ...], separator: bytes) -> AsyncIterator[byt
 
 
 async def _lines_of(file: BinaryIO, separator: bytes, name: str) -> AsyncIterator[bytes]:
-    """What stands between separators; the last one may be missing."""
+    """Yield the texts between separators. The last separator may be missing."""
     rest = b""
     while True:
         # read1 gives what there is, so that what a person types leaves line by line.

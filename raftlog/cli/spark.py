@@ -129,7 +129,7 @@ def _judged(
     quick = QUICK_TO_BEGIN if is_small(history) else {}
     session = local_session(master, memory=memory, spark_ui_showConsoleProgress="false", **quick)
     try:
-        # What goes wrong is raised here; the log would tell each failed task three times before.
+        # Errors are raised here. The log would print each failed task three times before that.
         session.sparkContext.setLogLevel("OFF")
         steps.follow(session.sparkContext.statusTracker())
         with as_ours():

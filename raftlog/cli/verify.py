@@ -272,7 +272,7 @@ def _model(name: str | None) -> str | Model | None:
 
 
 def _run_folder(path: Path) -> RunFolder:
-    """What else the run left behind: run.json, the trace, and the simulator's invariants."""
+    """The other files of the run: run.json, the trace, and the simulator's invariants."""
     before = _json(path / _VERDICT)
     trace = path / "trace.txt"
     return RunFolder(

@@ -1,4 +1,5 @@
-"""What `raftlog --version` says: the release, and every level that two releases may differ in."""
+"""The output of `raftlog --version`: the release, and every level in which two releases may
+differ."""
 
 from importlib.metadata import version
 from typing import Any

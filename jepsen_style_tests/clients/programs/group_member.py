@@ -6,10 +6,10 @@ thing it does, with the instant on the machine's monotonic clock:
     {"ns": 17, "who": "commit", "type": "invoke", "f": "offset_commit", "value": ["g", {"t/0": 5}],
      "generation": 3}
 
-What a poll returned counts as processed once its line is written; only then it may be committed.
-`who` is poll, told or commit: each has one operation open at a time. A commit that was not accepted
-is `info`, for its first try may have been. The program leaves its group and ends when its input
-ends; it may be killed at any moment.
+The records of a poll count as processed once their line is written; only then may they be
+committed. `who` is poll, told or commit: each has one operation open at a time. A commit that was
+not accepted is `info`, for its first try may have been. The program leaves its group and ends when
+its input ends; it may be killed at any moment.
 """
 
 import asyncio
@@ -31,7 +31,8 @@ CALL_SECONDS = 5.0
 
 
 class Member(ABC):
-    """What all clients share: what is owned, how far it was processed, and the lines."""
+    """The part that all clients share: the owned partitions, the processed offsets, and the
+    lines."""
 
     def __init__(self, settings):
         self.settings = settings
@@ -131,7 +132,7 @@ class Member(ABC):
 
 
 def by_partition(batches):
-    """What the Python clients return: place -> records."""
+    """The result of a poll of the Python clients: place -> records."""
     return {
         place.partition: [[each.offset, each.value.decode()] for each in records]
         for place, records in batches.items()

@@ -1,4 +1,4 @@
-"""What commands show of settings, and what they read as a change of one."""
+"""How commands show settings, and how they read a change of one."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

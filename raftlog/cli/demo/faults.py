@@ -24,7 +24,7 @@ _POLL_SECONDS: Final = 0.05
 
 
 class Lead(NamedTuple):
-    """Who leads a partition, since which epoch, and which nodes are in sync."""
+    """The leader of a partition, its leader epoch, and the nodes that are in sync."""
 
     node: int
     epoch: int

@@ -1,4 +1,5 @@
-"""What the demo proves about what it read back: pure functions over rows, keys and offsets.
+"""The checks of the demo on the records that it read back: pure functions over rows, keys and
+offsets.
 
 Each check returns a `Claim`: what is claimed, whether it holds, and the first evidence against it.
 """
@@ -130,7 +131,7 @@ def dense(read: Sequence[ReadRecord], ends: Mapping[int, int]) -> Claim:
 
 
 class ReplicaLog(NamedTuple):
-    """What a walk of one replica's files found up to the common high watermark."""
+    """The findings in one replica's files, up to the common high watermark."""
 
     node: int
     partition: int

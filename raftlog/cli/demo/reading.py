@@ -28,8 +28,8 @@ STALL_SECONDS: Final = 30.0
 async def read_all(
     client: Client, history: HistoryWriter, clock: Clock, topic: str
 ) -> tuple[list[ReadRecord], dict[int, int]]:
-    """Every record of the topic, and the end of each partition. What the reader sees goes into the
-    history."""
+    """Every record of the topic, and the end of each partition. The records that the reader sees go
+    into the history."""
     ends: dict[int, int] = {}
     for place in await client.offsets(topic, asks.LATEST):
         history.invoke(READER, "end", time_ns=clock.now(), key=f"{topic}/{place.partition}")
@@ -76,7 +76,8 @@ async def _poll(
 async def replica_logs(
     cluster: LocalCluster, topic_id: bytes, ends: dict[int, int]
 ) -> list[ReplicaLog]:
-    """What each replica's files hold up to the high watermark, once all of them have it."""
+    """The content of each replica's files up to the high watermark, once all of them have reached
+    it."""
     logs: list[ReplicaLog] = []
     for place in cluster.places:
         data = cluster.data_path(place.node)

@@ -44,7 +44,7 @@ _WATCH_SECONDS: Final = 0.1
 @final
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """What the demo found. `verdict` is the judge's word over the whole history."""
+    """The findings of the demo. `verdict` is the judge's word over the whole history."""
 
     folder: Path
     claims: tuple[Claim, ...]

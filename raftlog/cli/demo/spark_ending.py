@@ -36,7 +36,7 @@ NAME_SQL: Final = (
 
 
 class Answers(NamedTuple):
-    """What Spark found; `skipped` says why it did not run."""
+    """The findings of Spark; `skipped` says why it did not run."""
 
     claims: tuple[Claim, ...] = ()
     carriers: tuple[tuple[str, float, int], ...] = ()

@@ -1,4 +1,4 @@
-"""What commands show of consumer groups: states, members, offsets and lag."""
+"""How commands show consumer groups: states, members, offsets and lag."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, final
@@ -66,7 +66,8 @@ class GroupDescription(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """Of all partitions together that have a committed offset; None when none has one."""
+        """The lag of all partitions together that have a committed offset; None when none has
+        one."""
         known = [each.lag for each in self.offsets if each.lag is not None]
         return sum(known) if known else None
 

@@ -1,4 +1,5 @@
-"""What the commands with the flags of Kafka's own tools share: wrong usage, and client settings."""
+"""The shared part of the commands with the flags of Kafka's own tools: wrong usage, and client
+settings."""
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping
