@@ -78,15 +78,19 @@ TOO_LARGE = Feature("too-large", "a record above the limit is refused as too lar
 OUT_OF_RANGE = Feature("out-of-range", "a position behind the end is refused as out of range")
 
 TOOLS = "kafka-tools"
+TOOL_STORIES = [
+    Feature("log-dirs-several", "`LogDirsCommand --describe` of a broker with two log directories"),
+    Feature("reassign-log-dirs", "move a replica to another log directory, and verify it"),
+    Feature("remove-controller", "`MetadataQuorumCommand remove-controller`: an observer is left"),
+]
+"""Calls of tools that need more than a line: `programs/kafka_tools` has each as a function."""
 TOOL_FEATURES = [
     Feature("produce-sync", "`ConsoleProducer --sync`: each line waits for its answer", True),
     *(
         Feature(name, f"`{call.tool} {call.flags}`".replace(" `", "`"))
         for name, call in CALLS.items()
     ),
-    Feature("log-dirs-several", "`LogDirsCommand --describe` of a broker with two log directories"),
-    Feature("reassign-log-dirs", "move a replica to another log directory, and verify it"),
-    Feature("remove-controller", "`MetadataQuorumCommand remove-controller`: an observer is left"),
+    *TOOL_STORIES,
 ]
 JAVA_CLIENTS = "kafka-clients"
 JAVA_FEATURES = [
