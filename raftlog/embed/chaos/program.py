@@ -9,8 +9,10 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import BinaryIO, Final, final
 
 from raftlog.base.errors import OperatingError
@@ -19,6 +21,37 @@ OUTPUT_BYTES_MAX: Final = 64 << 20
 """How much of the program's output the file keeps. All of it is shown."""
 _END_SECONDS: Final = 5.0
 _PIECE: Final = 1 << 16
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Hold back SIGINT and SIGTERM while a process is started and noted down.
+
+    A signal that came in between would end the run before it knows the process, which would then
+    run on. It is delivered at the end. Only the main thread handles signals; elsewhere this does
+    nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        del frame
+        came.append(number)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    # A signal that is ignored stays ignored, and one that C code handles is left to it.
+    held = [number for number, handler in before.items() if handler not in (signal.SIG_IGN, None)]
+    for number in held:
+        signal.signal(number, note)
+    try:
+        yield
+    finally:
+        for number in held:
+            signal.signal(number, before[number])
+        for late in came:
+            signal.raise_signal(late)
 
 
 @final

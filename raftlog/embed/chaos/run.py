@@ -23,7 +23,7 @@ import attrs
 from raftlog.base.errors import OperatingError, RaftlogError
 from raftlog.client.blocking import BlockingClient
 from raftlog.embed.chaos.plan import Plan, default_load
-from raftlog.embed.chaos.program import Program
+from raftlog.embed.chaos.program import Program, interrupts_held
 from raftlog.embed.chaos.stage import Stage, TimeIsUp, Wait, now
 from raftlog.embed.chaos.workload import Workload
 from raftlog.embed.cluster import Cluster
@@ -190,11 +190,14 @@ def _program(asked: Asked, servers: str) -> Iterator[Program | None]:
         "RAFTLOG_HISTORY": str(asked.folder / PROGRAM_HISTORY),
         "RAFTLOG_SEED": str(asked.plan.seed),
     }
-    program = Program(asked.command, environment, asked.folder / PROGRAM_OUTPUT, asked.shown)
+    output, program = asked.folder / PROGRAM_OUTPUT, None
     try:
+        with interrupts_held():
+            program = Program(asked.command, environment, output, asked.shown)
         yield program
     finally:
-        program.end()
+        if program is not None:
+            program.end()
 
 
 def _judge_program(path: Path, found: Found) -> None:

@@ -2,12 +2,15 @@
 
 import io
 import os
+import signal
+import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from raftlog.embed.chaos import program
-from raftlog.embed.chaos.program import Program
+from raftlog.embed.chaos import program, run
+from raftlog.embed.chaos.program import Program, interrupts_held
 
 pytestmark = pytest.mark.processes
 
@@ -73,3 +76,44 @@ def test_one_that_does_not_end_is_ended_with_all_that_it_started(start, tmp_path
     while alive(child):
         assert time.perf_counter() < deadline
         time.sleep(0.01)
+
+
+def test_an_interrupt_while_the_program_starts_ends_it(tmp_path, monkeypatch):
+    """The story: a Ctrl-C between the start of the program and the note that it runs ended the run
+    and left the program behind."""
+    command = f"sleep 615; : {tmp_path}"
+    asked = SimpleNamespace(
+        command=command, folder=tmp_path, shown=io.BytesIO(), plan=SimpleNamespace(seed=1)
+    )
+    started, start = [], threading.Thread.start
+
+    def interrupted(thread):
+        signal.raise_signal(signal.SIGINT)
+        start(thread)
+
+    class Watched(Program):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            started.append(self)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    monkeypatch.setattr(run, "Program", Watched)
+    with pytest.raises(KeyboardInterrupt), run._program(asked, "127.0.0.1:1"):
+        raise AssertionError("the interrupt comes before")
+    (program,) = started
+    assert program.code is not None, "it is ended"
+
+
+def test_interrupts_that_are_held_come_once_and_ignored_ones_stay_ignored():
+    seen = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
+    ignored = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interrupts_held():
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGINT)
+            assert seen == []
+        assert seen == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGINT, ignored)
