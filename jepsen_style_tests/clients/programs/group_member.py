@@ -6,10 +6,9 @@ thing it does, with the instant on the machine's monotonic clock:
     {"ns": 17, "who": "commit", "type": "invoke", "f": "offset_commit", "value": ["g", {"t/0": 5}],
      "generation": 3}
 
-The records of a poll count as processed once their line is written; only then may they be
-committed. `who` is poll, told or commit: each has one operation open at a time. A commit that was
-not accepted is `info`, for its first try may have been. The program leaves its group and ends when
-its input ends; it may be killed at any moment.
+Polled records count as processed once their line is written; only then may they be committed. `who`
+is poll, told or commit: each has one operation open at a time. A commit that was not accepted is
+`info`: an earlier try may have been. At the end of its input it leaves the group. It may be killed.
 """
 
 import asyncio
