@@ -91,9 +91,15 @@ class Tree:
     def __init__(self, modules: dict[str, Path]) -> None:
         self.modules = modules
         self.tuples = {}
+        self.inherited = set()
+        """The names of classes that other attrs classes inherit from. They stay as they are, for
+        attrs must see their fields."""
         for module, path in modules.items():
             body = ast.parse(path.read_text("utf-8")).body
             self.tuples[module] = {each.name for each in body if _is_named_tuple(each)}
+            for each in body:
+                if isinstance(each, ast.ClassDef) and any(map(_is_of_attrs, each.decorator_list)):
+                    self.inherited |= {base.id for base in each.bases if isinstance(base, ast.Name)}
 
     def rewritten(self, module: str) -> str:
         """The new text of a module."""
@@ -270,6 +276,8 @@ class _Rewriting:
             raise RewritingError(f"{self.module}.{node.name}: attrs is told {sorted(said)}")
         frozen, compared = "frozen" in ast.unparse(decorator), said.get("eq") != "False"
         if (compared and not frozen) or any(not _is_generic(each) for each in node.bases):
+            return
+        if node.name in self.together.inherited:
             return
         self._drop(decorator)
         fields = self._fields(node)
