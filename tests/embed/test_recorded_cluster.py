@@ -86,12 +86,12 @@ def test_replay_tells_a_damaged_recording(incident, capsys, tmp_path):
 
 
 def test_step_goes_forth_and_back(incident, capsys, monkeypatch):
-    commands = "next 9\nback 2\nuntil event Persisted\nshow\nstate\ndiff\nuntil end\nnonsense\nquit"
+    commands = "next 9\nback 2\nuntil event Request\nshow\nstate\ndiff\nuntil end\nnonsense\nquit"
     monkeypatch.setattr("sys.stdin", io.StringIO(commands))
     assert main(["incident", "step", str(incident), "n1-boot1", "--format", "json"]) == 0
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [each["turn"] for each in answers[:2]] == [9, 7]
-    assert "Persisted" in answers[2]["answer"][0]
+    assert "Request" in answers[2]["answer"][0]
     assert any("group 0" in line for line in answers[4]["answer"])
     assert answers[6]["answer"][1] == "ended: the recording is over: the broker has ended"
     assert "no command 'nonsense'" in answers[7]["answer"][0]
