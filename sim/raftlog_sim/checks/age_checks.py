@@ -1,13 +1,12 @@
-"""What must hold of records that are deleted for their age or for want of room: they were old,
-whatever one clock said, and at least as many bytes as were promised stay.
+"""Checks deletion by age and by size: deleted records were old, and the promised bytes stay.
 
-The world knows the true time. While the wall clocks of most voters were never off by more than what
-the product takes for agreement, no record may go that is younger than the topic's age by the true
-time. The leader's clock may be off by that much, and those that it agrees with as well, so twice
-that much is allowed.
+The world knows the true time. Suppose the wall clocks of most voters were never off by more than
+CLOCKS_APART_MS_MAX, which the product takes for agreement. Then a record that is younger than the
+topic's age, by the true time, may not be deleted. The leader's clock may be off by that much, and
+the clocks that it agrees with too, so the check allows twice that much.
 
-A marker that retention by size proposes leaves `retention_bytes` behind: in the leader's log lay at
-least the committed entries before the marker.
+A marker that retention by size proposes leaves at least `retention_bytes` in the leader's log. The
+check counts the committed entries before the marker.
 """
 
 from bisect import bisect_left
@@ -31,18 +30,18 @@ if TYPE_CHECKING:
 @final
 @attrs.define(eq=False)
 class AgeChecks:
-    """`retention_ms` is the topics' age, `retention_bytes` their size; 0 where other things than
-    these delete, too."""
+    """Checks new log-start markers. `retention_ms` is the topics' age and `retention_bytes` their
+    size; 0 turns a check off, for runs in which other causes delete records too."""
 
     retention_ms: int = 0
     retention_bytes: int = 0
     _seen: dict[GroupId, int] = attrs.Factory(dict)
-    """How many committed log-start markers were looked at."""
+    """How many committed log-start markers of each group were checked."""
 
     def look(
         self, node: "Node", replica: PartitionReplica, committed: Committed
     ) -> Iterator[tuple[str, str]]:
-        """More is committed: see what new markers let go."""
+        """Check the records that newly committed markers delete."""
         if replica.group == METADATA_GROUP or replica.machine is not None:
             return  # trimmed behind its snapshots, however young it is
         seen = self._seen.get(replica.group, 0)

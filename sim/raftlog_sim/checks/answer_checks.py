@@ -1,10 +1,11 @@
-"""What must hold of answers to clients when they leave a broker: each request has one, a producer
-hears within the time that it gave, what it is told is stored is committed, and lies on enough
-disks, and nobody is told what was so in an earlier boot. What administrators are told is looked at
-in `topic_checks`, what a Fetch gets in `fetch_checks`.
+"""Checks answers to clients as they leave a broker.
 
-Requests and answers are looked at as bytes, and where a batch lies is looked up in what was seen
-committed: the broker is asked only who is in sync.
+Each request gets one answer, and a producer gets it within the request's timeout. An acknowledged
+batch is committed and lies on enough disks. No answer shows the state of an earlier boot.
+`topic_checks` checks answers to administrators, and `fetch_checks` checks Fetch answers.
+
+The checks read requests and answers as bytes, and look batches up among the committed ones. The
+broker tells them only which replicas are in sync.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -40,8 +41,8 @@ _ALL: Final = -1
 
 
 class _Asked(NamedTuple):
-    """Batches that somebody asks to be stored: (topic, partition) -> what it is, of how many
-    records. `by` is when the broker must have said something."""
+    """A Produce that waits for its answer. `batches` maps (topic, partition) to the batch's
+    identity and number of records. `by` is when the broker must have answered."""
 
     version: int
     by: int
@@ -53,8 +54,8 @@ class _Asked(NamedTuple):
 @final
 @attrs.define(eq=False)
 class _Desk:
-    """The requests of one boot that wait for an answer: the key of its API, where nothing more is
-    looked at. `version` is of the newest image that anybody had when the boot began."""
+    """The requests of one boot that wait for an answer; a request that is not checked any further
+    is its API key. `version` is that of the newest image on any node when the boot began."""
 
     boots: int
     version: int
@@ -63,19 +64,19 @@ class _Desk:
         attrs.Factory(dict)
     )
     first_by: int = NEVER
-    """No answer is due before."""
+    """The instant before which no answer is due."""
     now: int = 0
-    """Of this turn."""
+    """The instant of this turn."""
     before: int = 0
-    """Of the turn before."""
+    """The instant of the turn before."""
 
 
 @final
 @attrs.define(eq=False)
 class AnswerChecks:
-    """`committed` and `shown` are those of the invariants; `durable` says up to which entry a
-    replica was last seen to be durable, for a leader of a term; `is_excused`, of which nodes the
-    run may have damaged the disk."""
+    """Checks every answer. `committed` and `shown` are those of the invariants. `durable` returns
+    the entry up to which a replica was last seen to be durable, for a leader of a term.
+    `is_excused` says whether the run may have damaged a node's disk."""
 
     committed: dict[GroupId, Committed]
     shown: dict[GroupId, int]
@@ -85,7 +86,7 @@ class AnswerChecks:
     _desks: dict[NodeId, _Desk] = attrs.Factory(dict)
 
     def hear(self, node: "Node", events: Sequence[Event]) -> bool:
-        """What clients ask in this turn; whether an answer may be overdue."""
+        """Note the requests of a turn; returns whether an answer may be overdue."""
         desk = self._desks.get(node.number)
         if desk is None or desk.boots != node.boots:
             desk = self._desks[node.number] = _Desk(node.boots, self.topics.version)
@@ -104,8 +105,7 @@ class AnswerChecks:
         return desk.now > desk.first_by
 
     def after_turn(self, node: "Node", effects: Effects) -> Iterator[tuple[str, str]]:
-        """What they are told: the name of each invariant that was looked at, and what is wrong, or
-        nothing."""
+        """Check the answers of a turn; yields (invariant, error or "") for each check."""
         desk = self._desks[node.number]
         for reply in effects.replies:
             yield from self._reply(node, desk, reply)
@@ -115,7 +115,7 @@ class AnswerChecks:
             yield "answered-in-time", _overdue(node, desk)
 
     def unanswered(self, node: "Node") -> str:
-        """In the end, when nobody waits for anything any more, no broker owes an answer."""
+        """Returns the answers that a broker still owes at the end of a run; "" for none."""
         desk = self._desks.get(node.number)
         if desk is None or desk.boots != node.boots:
             return ""
@@ -206,7 +206,7 @@ class AnswerChecks:
         identity: tuple[int, ...],
         count: int,
     ) -> str:
-        """What is wrong with telling a producer that its batch begins at this offset."""
+        """Returns what is wrong with the answer that a batch begins at this offset, or ""."""
         committed = self.committed.get(group)
         stored = None if committed is None else committed.batch_at(base_offset)
         told = f"node {node.number} says that a batch of group {group} is stored at {base_offset}"
@@ -219,7 +219,7 @@ class AnswerChecks:
         replica = node.broker.context.replicas.get(group)
         if asked.acks != _ALL or replica is None:
             return ""
-        # Who was in sync when it was decided is known only of what was decided by the last take.
+        # The in-sync set at the decision is known only for answers decided by the last take.
         late = len(asked.batches) == 1 and asked.turn != desk.turns and replica.is_leader
         members = replica.in_sync if late else replica.membership.all_voters()
         holders = [each for each in members if self._holds(node, group, each, stored)]
@@ -235,12 +235,12 @@ class AnswerChecks:
         if other is not None and other.up:
             replica = other.broker.context.replicas.get(group)
         if replica is None or replica.me != member:
-            return True  # it was seen to hold so much before it went down
+            return True  # it was seen to hold the entry before it went down
         return replica.log.term_at(stored.raft_index) in (None, stored.term)  # type: ignore[arg-type]
 
 
 def _of_an_earlier_boot(node: "Node", desk: _Desk) -> str:
-    """Answers wait until the image is as new as the boot (decision 0055)."""
+    """Returns an error when a broker answers by an image older than its boot (decision 0055)."""
     version = node.broker.context.image.version
     if version >= desk.version:
         return ""
@@ -248,7 +248,7 @@ def _of_an_earlier_boot(node: "Node", desk: _Desk) -> str:
 
 
 def _overdue(node: "Node", desk: _Desk) -> str:
-    """What should have been answered by now, or nothing."""
+    """Returns a Produce whose answer is overdue; "" when there is none."""
     desk.first_by = NEVER
     for connection, waiting in desk.waiting.items():
         for number, asked in waiting.items():
@@ -280,8 +280,8 @@ def _asked(frame: Buffer, turn: int, begins: int) -> _Asked | None:
 
 
 def _frames(node: "Node", reply: Reply) -> list[bytes]:
-    """The answers, each with its length; none when a file cannot be read, for half an answer is
-    none."""
+    """Returns the answers, each with its length; none when a file cannot be read, since the broker
+    then sends no answer."""
     disk = node.disk.for_reading()
     try:
         parts = [

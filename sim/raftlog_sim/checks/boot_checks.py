@@ -1,12 +1,11 @@
-"""What a boot must make of the files of a replica, read here before it does.
+"""Checks that a boot recovers exactly the replica that its files hold.
 
-Where nothing has damaged the disk, a replica is recovered with exactly the longest valid prefix of
-what the disk holds, and never given up. What was durable is part of that prefix, for a power
-failure takes nothing durable.
+On an undamaged disk a boot recovers a replica with the longest valid prefix of its files, and never
+gives it up. Durable entries are part of that prefix, since a power failure takes nothing durable.
 
-The prefix is read in two ways: by the walk that everything stored is read with, without any index,
-and by a few lines of the simulator's own, which say of the first batch that the walk refuses
-whether it is a bad one.
+This module reads the prefix before the boot does, in two ways. The product's own walk reads it
+without any index. Where the walk refuses a batch, a few lines of the simulator decide whether that
+batch is really bad.
 """
 
 from collections.abc import Iterator
@@ -43,8 +42,8 @@ _CONTROL_BIT: Final = 0x20
 
 
 class Prefix(NamedTuple):
-    """What the files of a replica hold: its last good entry; `refused`, when it is not empty, says
-    that the batch behind it is good all the same."""
+    """The valid prefix of a replica's files: its last good entry. `refused`, when it is not empty,
+    says that the walk refused a good batch behind it."""
 
     last_index: RaftIndex
     refused: str
@@ -53,15 +52,15 @@ class Prefix(NamedTuple):
 @final
 @attrs.define(eq=False)
 class BootChecks:
-    """`judge` is what the invariants do with findings; `is_excused` says of which nodes the run may
-    have damaged the disk."""
+    """Compares recoveries with the files. `judge` takes the findings to the invariants.
+    `is_excused` says whether the run may have damaged a node's disk."""
 
     judge: "Callable[[Iterable[tuple[str, str]]], None]"
     is_excused: "Callable[[SimNode], bool]"
 
     def before(self, node: "SimNode", job: Job | Read) -> Prefix | None:
-        """What is there before a replica is recovered; None when that is not what the job does, or
-        cannot be said."""
+        """Read the prefix before a job recovers a replica; None when the job does something else,
+        the disk is excused, or the files cannot be read."""
         if isinstance(job, Read) or job.function not in _RECOVERIES or self.is_excused(node):
             return None
         spec: Any = job.args[0]
@@ -74,7 +73,7 @@ class BootChecks:
             return None
 
     def after(self, job: Job | Read, there: Prefix | None, done: Event) -> None:
-        """What the boot made of it."""
+        """Judge the replica that the job recovered against the prefix from `before`."""
         if there is None or isinstance(job, Read) or not isinstance(done, JobDone):
             return
         value = done.value
@@ -90,7 +89,7 @@ class BootChecks:
         self.judge((("recovered-exactly", f"{who}{wrong}"),))
 
     def heard(self, node: "SimNode", value: object) -> Iterator[tuple[str, str]]:
-        """A broker hears what came of a job."""
+        """Check a job's result that a broker hears: no undamaged replica is given up."""
         if isinstance(value, RecoveredReplica):
             lost = value.state is ReplicaState.LOST and not self.is_excused(node)
             why = f"node {node.number} gives a replica up: {value.why}; nothing was damaged"
@@ -98,7 +97,7 @@ class BootChecks:
 
 
 def read_prefix(disk: "SimulatedDisk", spec: ReplicaSpec) -> Prefix | None:
-    """See `Prefix`; None where files do not continue one another."""
+    """Read the valid prefix of a replica; None when its files do not continue one another."""
     files = find_live_files(disk, spec)
     if not files.live or files.beyond or files.unreadable is not None:
         return None
@@ -113,7 +112,7 @@ def read_prefix(disk: "SimulatedDisk", spec: ReplicaSpec) -> Prefix | None:
 
 
 def _last_of(disk: "SimulatedDisk", file: LiveFile, group: GroupId) -> tuple[int, str]:
-    """The last good entry of a file, and what is wrong with the walk's opinion of the next one."""
+    """Returns a file's last good entry, and an error text when the walk refuses a good batch."""
     before = before_header(file.header)
     start = segment_start(
         file.header.first_index, before.next_offset, before.chain, file.header.term_before
@@ -132,8 +131,10 @@ def _last_of(disk: "SimulatedDisk", file: LiveFile, group: GroupId) -> tuple[int
 
 
 def _is_good(rest: bytes, offset: int, term: int) -> bool:
-    """Whether these bytes begin with a whole batch of records of this offset and term. (Of Raft's
-    own entries, and of terms that only they begin, the walk says more than this.)"""
+    """Whether these bytes begin with a whole batch of records of this offset and term.
+
+    Raft's own entries, and terms that only they begin, are left to the walk.
+    """
     if len(rest) < _HEADER_BYTES:
         return False
     size = _LENGTH_AT + 4 + _number(rest, _LENGTH_AT, 4)

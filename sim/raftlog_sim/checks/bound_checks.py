@@ -1,6 +1,7 @@
-"""What must stay small: windows of senders, queues of reads, what a broker's ledger has counted.
+"""Checks bounds: the windows of senders, the queues of reads, and the sums of a broker's ledger.
 
-A bound that nobody compares is a wish; a ledger that counts wrong pauses for ever, or never.
+A bound is worth nothing unless a check compares it. A ledger that miscounts pauses a client forever
+or never.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -16,12 +17,15 @@ if TYPE_CHECKING:
 _PARTS: Final = {
     "pinned_bytes": "pinned_bytes", "held_bytes": "held_bytes", "waiting_bytes": "request_bytes",
 }  # fmt: skip
-"""What a ledger counts, and of what in its accounts it is the sum."""
+"""For each sum of a ledger, the field of its accounts that it adds up."""
 
 
 def senders(replica: PartitionReplica) -> str:
-    """Of a leader: one sender for each other replica of its configuration, and for nobody else;
-    each within its window. What is wrong, or nothing."""
+    """Returns how a leader's senders break their rules; "" when they do not.
+
+    The leader has one sender for each other replica of its configuration and no other sender. Each
+    sender stays within its window.
+    """
     state = replica.node._state
     membership, progress = state.membership, state.progress
     others = {*membership.everyone()} - {state.me}
@@ -36,7 +40,7 @@ def senders(replica: PartitionReplica) -> str:
 
 
 def _beyond(replica: PartitionReplica, follower: Progress) -> str:
-    """What is wrong with one sender."""
+    """Returns how one sender breaks its rules; "" when it does not."""
     options, window = replica.node._state.options, follower.in_flight
     if window:
         if follower.state is not REPLICATE:
@@ -62,7 +66,7 @@ def _beyond(replica: PartitionReplica, follower: Progress) -> str:
 
 
 def queues(node: "Node") -> str:
-    """Of a broker: reads that wait, and what its ledger has counted. What is wrong, or nothing."""
+    """Returns what is wrong with a broker's waiting reads or its ledger; "" for nothing."""
     for group, replica in node.broker.context.replicas.items():
         state = replica.node._state
         if state.reads.count() > state.options.reads_pending_max:
@@ -71,8 +75,10 @@ def queues(node: "Node") -> str:
 
 
 def producers_paused(node: "Node") -> str:
-    """Who produced to a group is paused while it has much that is not committed, and no longer.
-    What is wrong, or nothing."""
+    """Returns a group that pauses its producers without need; "" when there is none.
+
+    A group may pause its producers only while it holds many uncommitted bytes.
+    """
     context = node.broker.context
     ledger = context.ledger
     for group in ledger._group_producers:
@@ -83,8 +89,11 @@ def producers_paused(node: "Node") -> str:
 
 
 def miscounted(ledger: "Ledger") -> str:
-    """The sums of a ledger are those of its accounts; who is over a limit is known to be, the
-    process too; and exactly those are paused who should be."""
+    """Returns what is wrong with a ledger; "" for nothing.
+
+    Its sums are those of its accounts. It knows which accounts are over a limit, and whether the
+    process is. It pauses exactly the accounts that should be paused.
+    """
     accounts = ledger._accounts.values()
     for name, part in _PARTS.items():
         total, counted = sum(getattr(each, part) for each in accounts), getattr(ledger, name)
@@ -107,7 +116,10 @@ def _spoken(name: str) -> str:
 
 
 def _misheld(over: bool, *shares: float) -> str:
-    """Over a limit is who reached one of them, until all fall to half of it."""
+    """Returns an error when an `over` mark is wrong.
+
+    An account is over from when it reaches a limit until all its shares fall to half.
+    """
     if not over and max(shares) >= 1:
         return "is over a limit and not held to be"
     if over and max(shares) <= 0.5:
@@ -116,7 +128,7 @@ def _misheld(over: bool, *shares: float) -> str:
 
 
 def _misjudged(account: "Account", ledger: "Ledger") -> str:
-    """Whether an account is held for what it is not, or paused for no reason, or not for one."""
+    """Returns what is wrong with the marks or the pause of an account; "" for nothing."""
     limits = ledger.limits
     for group in account.groups_over:
         if account.connection not in ledger._group_producers.get(group, ()):

@@ -1,7 +1,7 @@
-"""What must hold of the cluster as a whole: it has one id, and was founded once.
+"""Checks that the cluster has one id and was founded once.
 
-Looked at when a directory boots and in the end, for nothing may change it in between. That the
-group of the metadata began with the same voters everywhere, `membership_checks` sees.
+The check runs when a directory boots and at the end of a run, since nothing may change in between.
+`membership_checks` checks that the metadata group began with the same voters everywhere.
 """
 
 from typing import TYPE_CHECKING, final
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 @final
 @attrs.define(eq=False)
 class ClusterChecks:
-    """`cluster` and `founders` as the first directory said them that was looked at, the founders
-    the first that was formatted as one of them; `boots`: in which boot each node was looked at."""
+    """Compares every node with the first. `cluster` comes from the first directory checked and
+    `founders` from the first founder checked. `boots` holds the last checked boot of each node."""
 
     cluster: ClusterId | None = None
     founders: tuple[ReplicaId, ...] = ()
@@ -30,7 +30,7 @@ class ClusterChecks:
     """The last boot number of each directory."""
 
     def booted(self, node: "Node") -> "Iterator[tuple[str, str]]":
-        """A replica of the node began: the node is looked at once in each boot."""
+        """Check a node, once in each boot, when one of its replicas begins."""
         if self.boots.get(node.number) != node.boots:
             self.boots[node.number] = node.boots
             yield "one-cluster", self.differs(node)
@@ -38,7 +38,10 @@ class ClusterChecks:
             yield "boot-numbers", self._went_back(node)
 
     def _went_back(self, node: "Node") -> str:
-        """The boot numbers of a directory only rise, unless somebody put an old copy there."""
+        """Returns an error when the boot number of a directory fell; "" when it did not.
+
+        The caller leaves out disks that the run replaced by an older copy.
+        """
         directory, boot = node.broker.context.directory, node.broker.context.boot
         before = self.numbers.get(directory, 0)
         if boot < before:
@@ -47,8 +50,10 @@ class ClusterChecks:
         return ""
 
     def differs(self, node: "Node") -> str:
-        """What of the node is another cluster's, or founds a second time; or nothing. Of the image
-        an id is asked only once it has one; a directory that cannot be read says nothing."""
+        """Returns how a node belongs to another cluster or founds a second time; "" when neither.
+
+        An image counts only once it has an id. A directory that cannot be read is not checked.
+        """
         identity, context = truth.identity(node), node.broker.context
         if identity is None:
             return ""

@@ -1,7 +1,7 @@
-"""What must hold of votes, of who asks for them and of who wins (Raft 5.2, 5.4.1).
+"""Checks votes, the candidates that ask for them and the leaders that win (Raft 5.2, 5.4.1).
 
-Votes are counted as they leave, requests are remembered as they were sent, and what a damaged
-voter once held is looked up on its disk too: none of it is asked of the candidate.
+The checks never rely on the candidate's own view. They count votes as they leave and remember
+requests as they were sent. They look up on a damaged voter's disk, too, which entries it once held.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,14 +29,15 @@ class _Request(NamedTuple):
 
 
 End = tuple[int, int]
-"""Of a log: last term, last index; in this order the newer one is the greater one."""
+"""The last term and the last index of a log. The newer of two logs has the greater end."""
 
 
 @final
 @attrs.define(eq=False)
 class ElectionChecks:
-    """`votes`: whom a replica voted for in a term, ever. `asked`: per node, the requests sent to
-    its replicas that may still be granted, each with the end of the candidate's log."""
+    """Checks every vote of a run. `votes` holds the candidate that each replica ever voted for in a
+    term. `asked` holds, per node, the requests to its replicas that it may still grant, each with
+    the end of the candidate's log."""
 
     votes: dict[tuple[GroupId, int, ReplicaId], ReplicaId] = attrs.Factory(dict)
     asked: dict[NodeId, dict[_Request, End]] = attrs.Factory(dict)
@@ -44,8 +45,10 @@ class ElectionChecks:
     def asks(
         self, node: "Node", message: VoteRequest | PreVoteRequest, *, damaged: bool
     ) -> Iterator[tuple[str, str]]:
-        """A replica campaigns, or asks whether it could. `damaged`: its disk was damaged by the
-        run."""
+        """Check a replica that campaigns or asks for pre-votes.
+
+        `damaged` says that the run damaged its disk.
+        """
         group, me = message.group, message.sender
         if type(message) is VoteRequest:
             request = _Request(group, message.term, me)
@@ -62,7 +65,7 @@ class ElectionChecks:
     def voted(
         self, node: "Node", message: VoteReply | VoteRequest, to: ReplicaId
     ) -> Iterator[tuple[str, str]]:
-        """A vote leaves, a candidate's own one with its request."""
+        """Check a vote that leaves a node; a candidate's own vote leaves with its request."""
         group, term, me = message.group, message.term, message.sender
         before = self.votes.setdefault((group, term, me), to)
         wrong = f"{me} voted for {before} and {to} in term {term} of group {group}"
@@ -77,8 +80,11 @@ class ElectionChecks:
         *,
         damaged: bool,
     ) -> Iterator[tuple[str, str]]:
-        """Those of the requests to this node that it granted in this turn. Where its log ended when
-        it did so is not seen: `before` the turn, or after it, or between."""
+        """Check the requests that this node granted in this turn.
+
+        The check does not see where the log ended at the moment of the vote: as `before` the turn,
+        as after it, or in between. It takes the lesser of the first two ends.
+        """
         asked = self.asked[node.number]
         for request, candidate in list(asked.items()):
             replica = node.broker.context.replicas.get(request.group)
@@ -94,8 +100,11 @@ class ElectionChecks:
                 yield "vote-up-to-date", _outdated(replica, request, candidate, max(ours, claim))
 
     def elected(self, node: "Node", replica: PartitionReplica) -> str:
-        """A replica leads, for the first time in its term: a majority of its voters, of both halves
-        when joint, have voted for it, itself only if its disk says so."""
+        """Check a replica that begins to lead; returns an error when it lacks a majority of votes.
+
+        A joint configuration needs a majority of both halves. The replica's own vote counts only if
+        it is on its disk.
+        """
         group, me, term = replica.group, replica.me, replica.term
         membership = replica.membership
         granted = [each for each in membership.all_voters() if self._gave(group, term, each, me)]
@@ -129,7 +138,7 @@ def _end(replica: PartitionReplica) -> End:
 
 
 def _claim(node: "Node", replica: PartitionReplica, *, damaged: bool) -> End:
-    """What a damaged replica once held, says it, or says its durable mark."""
+    """Returns the log end that a damaged replica once held, by its own word or its durable mark."""
     held, found = replica.node._state.damaged, (0, 0)
     if held is not None:
         found = (held.term, held.raft_index)

@@ -1,9 +1,11 @@
-"""What a Fetch may tell: only batches that are committed, as they were committed, and that pass
-their checksums; up to a high watermark that a leader showed; from a log start that is committed.
+"""Checks Fetch answers against the committed log.
 
-Answers are looked at as bytes, with what is sent straight from files. Nothing is compared of a node
-whose disk the run has damaged: a sector that rots after the log was verified is sent as it is, and
-the client's checksum refuses it.
+An answer holds only committed batches, unchanged and with valid checksums. It reaches up to a high
+watermark that a leader showed, and its log start is committed.
+
+The checks read answers as bytes, including those that are sent straight from files. Nodes whose
+disk the run has damaged are left out. There a sector may rot after the log was verified. The broker
+then sends it as it is, and the client's checksum refuses it.
 """
 
 from collections.abc import Iterator
@@ -41,7 +43,7 @@ def fetched(
     committed: dict[GroupId, Committed],
     shown: dict[GroupId, int],
 ) -> Iterator[str]:
-    """What is wrong with each partition of an answer, or nothing."""
+    """Yields an error text for each partition of an answer; "" for a right one."""
     try:
         request = decode_request(asked.frame)
     except RaftlogError:
@@ -70,7 +72,7 @@ def fetched(
 
 
 def _ends(row: "PartitionData", known: Committed, shown: int) -> str:
-    """Where the log begins and ends, as the answer says."""
+    """Returns what is wrong with the log start and the high watermark of an answer, or ""."""
     if row.high_watermark > shown:
         return f"high watermark {row.high_watermark}, none above {shown} was shown"
     if known.whole and row.log_start_offset > known.log_start:
@@ -81,7 +83,10 @@ def _ends(row: "PartitionData", known: Committed, shown: int) -> str:
 
 
 def _batches(row: "PartitionData", known: Committed, shown: int, offset: int) -> str:
-    """The batches, one behind the other, from the one that holds the offset."""
+    """Returns what is wrong with the batches of an answer, or "".
+
+    They follow one another, and the first one holds the wanted offset.
+    """
     content = cast("Buffer | None", row.records)
     if content is None:
         return ""

@@ -1,11 +1,12 @@
-"""What the files say in the end, when they are read from the beginning: the same on all nodes, also
-where disks were damaged and repaired, wiped, replaced or lost.
+"""Checks that the files of all nodes hold the same records at the end of a run.
 
-Excused is one thing: rot at rest that nobody has read. A segment that the run has damaged (`hurt`)
-may be rotten to the end where the product has not walked it in this boot, for what an index file
-vouches for is verified when it is first used, and nothing promises that it was. Whoever was damaged
-has booted since; so what the product holds to be verified is whole, can be read, and is compared:
-after a boot without index files all there is.
+That also holds where disks were damaged and repaired, wiped, replaced or lost.
+
+The only excuse is rot at rest that no process has read. A segment that the run has damaged (`hurt`)
+may stay rotten if the product has not walked it in this boot. The reason: records that an index
+file vouches for are verified at their first use, and they may never be used. A damaged node has
+booted since the damage. So every segment that the product counts as verified must be whole and
+readable, and is compared. After a boot without index files these are all segments.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 
 
 def equal_files(nodes: "Sequence[Node]") -> Iterator[tuple[str, str]]:
-    """See the module: for each replica of these nodes that was compared what is wrong, or
-    nothing."""
+    """Compare the files of these nodes; yields an error or "" for each compared replica."""
     stories: dict[int, tuple[NodeId, truth.Story]] = {}
     for node in nodes:
         if wrong := _unreadable(node):
@@ -42,8 +42,10 @@ def equal_files(nodes: "Sequence[Node]") -> Iterator[tuple[str, str]]:
 
 
 def _unreadable(node: "Node") -> str:
-    """A segment that the product has verified and nobody can read, or nothing. (What is compared
-    counts a bad sector as what was written there.)"""
+    """Returns a verified segment that cannot be read; "" when there is none.
+
+    The comparison itself reads through bad sectors, so it would miss such a segment.
+    """
     for group, replica in node.broker.context.replicas.items():
         for segment in replica.log.segments:
             if segment.verified and _cannot_be_read(node, segment):
@@ -59,7 +61,7 @@ def _cannot_be_read(node: "Node", segment: Segment) -> bool:
 
 
 def _is_excused(node: "Node", group: int) -> bool:
-    """Whether a file of this replica may be rotten, and nobody has read it."""
+    """Whether a file of this replica may hold rot that the product has not read."""
     return any(
         node.disk.is_hurt(segment.path) and not segment.verified
         for number, replica in node.broker.context.replicas.items()
@@ -69,8 +71,10 @@ def _is_excused(node: "Node", group: int) -> bool:
 
 
 def rot_found(nodes: "Sequence[Node]") -> Iterator[tuple[str, str]]:
-    """After an interval of the scrubber: of every closed segment that the run has damaged, whether
-    it is rotten still and the product does not know."""
+    """Check, after an interval of the scrubber, that the product knows of all rot.
+
+    Yields an error or "" for each closed segment that the run damaged.
+    """
     for node in nodes:
         for replica in node.broker.context.replicas.values():
             for segment in replica.log.segments[:-1]:

@@ -1,10 +1,10 @@
-"""What a coordinator does to static members, looked at after each of its turns.
+"""Checks, after each turn of a coordinator, how it treats static members.
 
     group-static-stays      a coordinator forgets a static member only when its session is over, or
                             when it was given a generation and did not sync in time
 
-A static member that is away comes back to what it had, so a rebalance in which it is missing must
-not cost it its place (KIP-345). No member of a run says goodbye for an instance id.
+A static member that is away comes back to its old partitions. A rebalance in which it is missing
+must not cost it its place (KIP-345). No member of a run says goodbye for an instance id.
 """
 
 from collections.abc import Iterator
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 class Held(NamedTuple):
-    """A static member as it was after a turn: the instant, on the clock of its node, from which the
-    coordinator may forget it."""
+    """A static member as it was after a turn. The coordinator may forget it from `until` on, by the
+    clock of the coordinator's node."""
 
     member_id: str
     until: Instant
@@ -34,16 +34,16 @@ class Held(NamedTuple):
 @final
 @attrs.define(eq=False)
 class StaticMembers:
-    """See the module."""
+    """Remembers the static members of each coordinator, and checks that it keeps them."""
 
     held: "dict[tuple[NodeId, GroupId], tuple[Led, dict[tuple[str, str], Held]]]" = attrs.Factory(
         dict
     )
-    """Of each partition that a node coordinates: its last coordinator there, and that one's members
-    by group and instance."""
+    """The last coordinator and its static members, by group and instance, for each partition that a
+    node coordinates."""
 
     def after_turn(self, node: "Node") -> Iterator[tuple[str, str]]:
-        """The coordinators of a node had a turn: what was looked at, and what is wrong with it."""
+        """Check the coordinators of a node after a turn; yields (invariant, error or "")."""
         for partition, led in node.broker.context.groups._led.items():
             shared = led.coordinator._shared
             now_held = {

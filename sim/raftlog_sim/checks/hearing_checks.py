@@ -1,9 +1,11 @@
-"""A replica that hears a leader leaves it in peace (thesis 4.2.3, 3.10): when its term is not above
-the leader's, and it heard the leader within an election timeout, it begins no election, unless that
-leader began a transfer to it, or their link broke since.
+"""Checks that a replica that hears its leader begins no election (thesis 4.2.3, 3.10).
 
-Time is the replica's own, and only what it had heard before the turn counts. What leaders send at
-which pace is judged on the way (`pace_checks`).
+The rule holds when the replica's term is not above the leader's and it heard the leader within an
+election timeout. The replica may campaign if that leader began a transfer to it, or if their link
+broke since.
+
+The replica's own clock counts, and only messages that it heard before the turn. This module also
+passes turns to `pace_checks`, which judges the pace at which leaders send.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,8 +41,8 @@ class _Heard(NamedTuple):
 @final
 @attrs.define(eq=False)
 class HearingChecks:
-    """`told`: the newest term in which a leader told a replica to campaign. `urged`: replicas that
-    the run itself let campaign."""
+    """Checks every campaign of a run. `told` holds the newest term in which a leader told a replica
+    to campaign. `urged` holds the replicas that the run itself let campaign."""
 
     heard: dict[Key, _Heard] = attrs.Factory(dict)
     told: dict[Key, int] = attrs.Factory(dict)
@@ -49,7 +51,7 @@ class HearingChecks:
     lives: IncarnationChecks = attrs.Factory(IncarnationChecks)
 
     def campaigned(self, node: "Node", replica: PartitionReplica, before: Outline) -> str:
-        """What is wrong with an election that a replica begins in this turn."""
+        """Returns what is wrong with an election that a replica begins in this turn, or ""."""
         key = (replica.group, replica.me)
         heard, urged = self.heard.get(key), key in self.urged
         self.urged.pop(key, None)
@@ -71,8 +73,10 @@ class HearingChecks:
     def after_turn(
         self, node: "Node", events: Sequence[Event], effects: Effects
     ) -> Iterator[tuple[str, str]]:
-        """Note what replicas of the node heard, and what its leaders told others; what is wrong
-        with the pace of what they sent, and with what counted of what they heard."""
+        """Note the messages that a turn heard and sent; yields (invariant, error or "").
+
+        The findings are those of `paces` about sent messages and of `lives` about heard ones.
+        """
         context = node.broker.context
         for send in effects.sends:
             for message in send.messages:
@@ -83,7 +87,7 @@ class HearingChecks:
                 continue
             session = context.sessions.get(event.peer)
             if session is None or session.session != event.session:
-                continue  # what is left of a link that has ended
+                continue  # a late message of a link that has ended
             for message in event.messages:
                 if type(message) is not Append:
                     continue
@@ -97,7 +101,7 @@ class HearingChecks:
         yield from self.lives.after_turn(node, events)
 
     def _tells(self, leader: PartitionReplica | None, message: TimeoutNow) -> None:
-        """A leader begins a transfer to one replica, or hands over to one and leads no more."""
+        """Note that a leader transfers to a replica, or has handed over and leads no more."""
         over = leader is None or leader.me != message.sender or not leader.is_leader
         if over or (leader is not None and leader.node._state.transferring == message.to):
             self.told[message.group, message.to] = message.term

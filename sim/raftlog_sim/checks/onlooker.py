@@ -1,6 +1,4 @@
-"""Who looks on while a run goes: feeds the invariants and the trace hash, and shows each turn to
-whoever watches.
-"""
+"""Feeds every turn of a run to the invariants, to the trace hash and to a watcher."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -19,8 +17,8 @@ _OF_GROUPS: Final = {Append: None, AppendReply: None}
 
 
 class Turn(NamedTuple):
-    """What a watcher sees: how many turns and events there were with this one, and this one, before
-    its effects are performed."""
+    """A turn as a watcher sees it, before its effects are performed. `number` and `events_so_far`
+    count the turns and events of the run up to and with this turn."""
 
     number: int
     events_so_far: int
@@ -35,8 +33,8 @@ Watch = Callable[[Turn], None]
 @final
 @attrs.define(eq=False)
 class Onlooker:
-    """Feeds invariants and the trace hash. The hash covers who took a turn when, on what, with
-    which effects: equal hashes mean equal runs."""
+    """Feeds the invariants, the trace hash and the watcher. The hash covers the node, the time, the
+    events and the effects of every turn. Equal hashes mean equal runs."""
 
     invariants: Invariants
     watch: Watch | None = None
@@ -46,7 +44,7 @@ class Onlooker:
     _pending: list[str] = attrs.Factory(list)
 
     def after_turn(self, node: Node, events: Sequence[Event], effects: Effects) -> None:
-        """Hash the turn, check it, then show it, when it breaks an invariant, too."""
+        """Hash the turn, check it, then show it to the watcher, even if it breaks an invariant."""
         self.events += len(events)
         self.turns += 1
         names = type(events[0]).__name__ if events else ""

@@ -1,4 +1,4 @@
-"""Throttled moves keep their rate, and nobody but a learner ever waits for one.
+"""Checks that throttled moves keep their rate, and that only learners ever wait for one.
 
 Rates are taken from the image, not from the product's own budgets. A leader may send twice the
 rate, and some slots at once: several learners may have one each when a broker wakes late.
@@ -42,12 +42,12 @@ class _Debt:
 @final
 @attrs.define(eq=False)
 class PaceChecks:
-    """Per broker that has a rate."""
+    """Counts the throttled bytes of each broker that has a rate."""
 
     debts: dict[NodeId, _Debt] = attrs.Factory(dict)
 
     def after_turn(self, node: "Node", effects: Effects) -> Iterator[tuple[str, str]]:
-        """What is wrong with what a broker sent, or did not send, in a turn."""
+        """Yields what is wrong with the appends that a broker sent, or held back, in a turn."""
         context = node.broker.context
         settings = context.image.settings
         if not settings:
@@ -92,7 +92,7 @@ def _is_throttled(node: "Node", message: Append) -> bool:
 
 
 def _held_back(replica: PartitionReplica) -> str:
-    """The voter that could be sent entries and was not."""
+    """Returns a voter that the leader could send entries to and did not; "" for none."""
     options, last = replica.node._state.options, replica.log.last_index
     for follower in replica.node.progress.values():
         if (

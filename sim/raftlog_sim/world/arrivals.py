@@ -14,7 +14,7 @@ from raftlog.broker.turn_queue import TurnQueue
 @final
 @attrs.define(eq=False)
 class ArrivalQueue:
-    """Events in the order of their arrival, each of which wants a turn."""
+    """Holds events in the order of their arrival; every event asks for a turn."""
 
     acks_may_wait: bool = False
     _events: deque[e.Event] = attrs.field(factory=deque, init=False)
@@ -24,7 +24,7 @@ class ArrivalQueue:
 
     @property
     def wants_turn(self) -> bool:
-        """Whether something waits."""
+        """Whether an event waits."""
         return bool(self._events)
 
     def post(self, event: e.Event) -> None:
@@ -32,17 +32,17 @@ class ArrivalQueue:
         self._events.append(event)
 
     def post_from_peer(self, messages: Sequence[e.PeerMessages], *, round_ends_soon: bool) -> bool:
-        """Queue what a peer sent."""
+        """Queue a peer's messages; True, since they always ask for a turn."""
         self._events.extend(messages)
         return True
 
     def collect(self, events: list[e.Event], most: int | None = None) -> list[e.Event]:
-        """Take the events of one turn, at most so many."""
+        """Move the events of one turn to `events`, which then holds at most `most`."""
         room = (TURN_EVENTS_MAX if most is None else most) - len(events)
         events.extend(self._events.popleft() for _ in range(min(room, len(self._events))))
         return events
 
 
 def queue_of(*, patient: bool) -> TurnQueue | ArrivalQueue:
-    """The queue of a process that boots."""
+    """Make the queue of a booting process: the product's own when the world is `patient`."""
     return TurnQueue() if patient else ArrivalQueue()

@@ -17,25 +17,28 @@ from raftlog_sim.world.clock import NodeClock
 
 
 class Connected(Protocol):
-    """Who is connected to a node. Answers may come in another order than the requests."""
+    """The client's end of a connection. Answers may come in another order than the requests."""
 
     def answered(self, request_no: int, frame: bytes | None) -> None:
-        """The answer to that request, or None: it asked for none."""
+        """Take the answer to a request; the frame is None when the request asked for none."""
 
     def lost(self) -> None:
-        """The node hung up, or is gone."""
+        """Hear that the node hung up or died."""
 
 
 @final
 @attrs.define(eq=False)
 class Performing:
-    """Rounds that are performed as one. `inline`: on the loop, which stands still meanwhile."""
+    """Write rounds that the disk performs as one round.
+
+    `inline` says that the process performs them on its loop, which stands still meanwhile.
+    """
 
     writes: list[e.Write]
     steps: WriteRound
     inline: bool
     told: bool = False
-    """That everything is written."""
+    """Whether the broker has heard that everything is written."""
 
 
 @final
@@ -58,31 +61,31 @@ class Boot:
     inbox: TurnQueue | ArrivalQueue
     """The events that wait for the next turns."""
     recorder: Recorder | None = None
-    """Stands around the broker where the run is recorded."""
+    """Wraps the broker and records its turns; None when the run is not recorded."""
     begun: Turn | None = None
-    """The turn that is served late (`Node.late_turn_ns`), until it is."""
+    """The turn whose clocks are read but which the broker serves later (`Node.late_turn_ns`)."""
     turn_due: bool = False
     busy_until: int = 0
     """When the last turn is over, in world time."""
     wake_at: int | None = None
     """When the broker wants its next turn, in world time."""
     alarm: int | None = None
-    """The earliest alarm that is set, at most `wake_at`: one that comes too early is set again, so
-    that not every turn needs one of its own."""
+    """World time of the earliest alarm that is set, at most `wake_at`. An alarm that rings too
+    early is set again, so that not every turn needs an alarm of its own."""
     rounds: deque[e.Write] = attrs.Factory(deque)
     writing: bool = False
     inline: Performing | None = None
     """A round that is synced inside its turn: no other turn begins before it has ended."""
     turn_refused: bool = False
-    """One was due meanwhile."""
+    """Whether a turn was due while the inline round kept the loop."""
     jobs: deque[e.Job | e.Read] = attrs.Factory(deque)
     working: bool = False
     peers: tuple[e.PeerAddress, ...] = ()
     clients: dict[ConnectionId, Connected] = attrs.Factory(dict)
     paused: dict[ConnectionId, None] = attrs.Factory(dict)
     held: list[e.Request] = attrs.Factory(list)
-    """Requests of paused connections: in their sockets, unread."""
+    """Requests of paused connections, which lie unread in their sockets."""
     stopped: bool = False
     mending: bool = False
-    """A directory of it has failed, and an operator knows (`more_disks`)."""
+    """Whether an operator is about to restart the broker for a failed directory (`more_disks`)."""
     admin: dict[int, Any] = attrs.Factory(dict)

@@ -1,7 +1,8 @@
-"""What one direction of a link has carried, for `replay-any`: a fair sample of bounded size.
+"""A fair sample, of bounded size, of the messages that one direction of a link has carried.
 
-A message is kept under the session in which it was sent, and comes again under no other: the
-receiver has to tell by that whether it counts.
+The fault `replay-any` delivers one of them again. A message is kept with the session in which it
+was sent and comes again under that session only. By the session the receiver decides whether the
+message counts.
 """
 
 from collections.abc import Sequence
@@ -18,15 +19,17 @@ KEPT_MAX: Final = 256
 @final
 @attrs.define(eq=False)
 class Carried:
-    """Of all messages that were ever carried, whatever their kind, each is kept with the same
-    probability; all of them as long as there is room."""
+    """Keeps each carried message, of any kind, with the same probability.
+
+    It keeps all of them as long as there is room for them.
+    """
 
     draws: Stream
     count: int = 0
     kept: list[tuple[SessionId, Any]] = attrs.Factory(list)
 
     def note(self, session: SessionId, messages: Sequence[Any]) -> None:
-        """These are carried now."""
+        """Add messages that the link carries now under this session."""
         for message in messages:
             self.count += 1
             if len(self.kept) < KEPT_MAX:
@@ -37,7 +40,9 @@ class Carried:
                 self.kept[place] = (session, message)
 
     def one(self, draws: Stream, *, ended: bool, present: SessionId | None) -> Any:
-        """Some message that is kept, and its session; with `ended` only of a session that is over.
-        None when there is none."""
+        """Draw a kept message; returns (session, message), or None when none fits.
+
+        With `ended`, only messages whose session is over fit.
+        """
         able = [each for each in self.kept if not ended or each[0] != present]
         return able[draws.below(len(able))] if able else None

@@ -1,5 +1,4 @@
-"""A plain Kafka client of the world, one connection to one node: real frames, answers by
-callback."""
+"""A plain Kafka client of a world: one connection to one node, with real frames."""
 
 from collections.abc import Callable
 from typing import Any, Final, final
@@ -16,7 +15,7 @@ from raftlog_sim.world.faces import SimNode
 
 _LENGTH_BYTES: Final = 4
 CLIENT_NS: Final = 50 * NANOS_PER_MICRO
-"""A frame's way to the broker."""
+"""How long a frame travels to the broker."""
 Then = Callable[[Any], None]
 
 
@@ -38,7 +37,7 @@ class Pending:
 @final
 @attrs.define(eq=False)
 class Client:
-    """Requests are numbered from 0 per connection, as the runtime does."""
+    """One client connection. It numbers its requests from 0, as the runtime does."""
 
     node: SimNode
     client_id: str = "sim"
@@ -55,7 +54,7 @@ class Client:
         return self
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection; every pending request ends with ConnectionLostError."""
         if self.connection is not None and self.node.up:
             self.node.disconnect(self.connection)
         self.lost()
@@ -78,7 +77,7 @@ class Client:
         return pending
 
     def answered(self, request_no: int, frame: bytes | None) -> None:
-        """The node answers one request."""
+        """Take the node's answer to one request, and check its length and correlation id."""
         pending = self.pending.pop(request_no)
         self.order.append(request_no)
         pending.done = True
@@ -96,7 +95,7 @@ class Client:
         pending.answer = response.body
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """End the connection: every pending request is done, with ConnectionLostError."""
         self.connection = None
         waiting, self.pending = self.pending, {}
         for pending in waiting.values():
@@ -105,7 +104,7 @@ class Client:
 
 
 def cut_frames(data: bytes, count: int) -> list[bytes]:
-    """The so many frames that lie in `data`, one behind the other, each with its length."""
+    """Cut `data` into the `count` frames that it consists of; each keeps its length prefix."""
     frames = []
     for _ in range(count):
         size = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")

@@ -1,8 +1,8 @@
 """A disk in memory that loses, tears and rots what a real one may: the Disk port of the simulator.
 
-What was written is pending until `sync`; a name that was made, renamed or removed is pending until
+Written bytes are pending until `sync`. A name that was made, renamed or removed is pending until
 its directory is synced. A crash keeps, drops or tears every pending sector, and keeps or drops
-every pending name, each on its own. Faults are injected by the methods in the second half.
+every pending name, each on its own. The methods in the second half inject faults.
 
 Assumptions about a medium, each with a test: (1) a sector of 512 bytes, in some runs of 4 KiB, that
 was synced stays as it is until it is written again or rots; (2) `sync` makes exactly this file's
@@ -37,7 +37,7 @@ from raftlog_sim.world.inode import SECTOR, Inode, resize, sectors_of
 
 @final
 class SimulatedCrashError(BaseException):
-    """The machine stops at this call; nothing but the test that asked for it may catch it."""
+    """The machine stops at this call; only the code that asked for the stop may catch it."""
 
 
 @final
@@ -51,11 +51,10 @@ class Keep(enum.Enum):
 
 @final
 class SimulatedDisk:
-    """One data directory. `mutations` counts the calls that change something; `crash_at` names the
-    one (from 1) at which `SimulatedCrashError` is raised, before it does anything, or in the middle
-    of a write when `crash_tears` is set. A crash keeps or drops what is pending in units of
-    `tear_bytes`, a multiple of a sector. `removed` are files that were removed since somebody
-    emptied it."""
+    """The disk of one machine. `mutations` counts the calls that change something. The call with
+    the number `crash_at` (from 1) raises `SimulatedCrashError` before it does anything, or in the
+    middle of a write when `crash_tears` is set. A crash keeps or drops pending bytes in units of
+    `tear_bytes`, a multiple of a sector. `removed` lists removed files until it is emptied."""
 
     def __init__(self, entropy: Entropy, tear_bytes: int = SECTOR) -> None:
         assert tear_bytes % SECTOR == 0, tear_bytes
@@ -69,11 +68,11 @@ class SimulatedDisk:
         self.crash_at: int | None = None
         self.crash_tears = False
         self.on_write: Callable[[], None] | None = None
-        """Called once, when something was written next."""
+        """Called once, after the next write."""
         self._room: int | None = None
         self.lying_sync = False
         self.mounts: list[str] = []
-        """Directories that count as disks of their own (`more_disks`)."""
+        """Directories that act as separate disks (`more_disks`)."""
 
     # --- the port ---------------------------------------------------------------------------------
 
@@ -98,7 +97,7 @@ class SimulatedDisk:
         self.check_late("create", path)
 
     def list(self, path: str) -> list[str]:
-        """Names in a directory, sorted."""
+        """Returns the names in a directory, sorted."""
         self._errors.check("list", path)
         prefix = f"{path}/" if path else ""
         inside = [
@@ -122,7 +121,7 @@ class SimulatedDisk:
                 self._names.make_directory(name)
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic; replaces."""
+        """Rename a file atomically; a file that has the new name is replaced."""
         self.mutate("rename", new)
         inode = self._names.seen.pop(old, None)
         if inode is None:
@@ -156,13 +155,13 @@ class SimulatedDisk:
             self._names.sync(path)
 
     def mount(self, root: str) -> None:
-        """Make a directory that counts as another disk: `sync_all` of one is none of the other."""
+        """Make a directory that acts as another disk, which `sync_all` syncs separately."""
         self.mounts = [*(each for each in self.mounts if each != root), root]
         self._names.mount(root)
 
     def sync_all(self, root: str = "") -> None:
-        """Make everything durable that lies on the disk mounted there; a failure leaves all of it
-        clean and lost."""
+        """Make everything durable that lies on the disk mounted at `root`; after a failure all of
+        that is clean and lost."""
         inodes, here = self._names.on_disk(root, self.mounts)
         try:
             self.mutate("sync_all", f"{root}/" if root else "")
@@ -179,8 +178,8 @@ class SimulatedDisk:
 
     @property
     def free(self) -> int | None:
-        """How many bytes more its files may have in all; None for no bound. What is removed, cut
-        off, replaced or lost in a crash gives room, whoever still holds it open."""
+        """How many more bytes the files may take in all; None for no bound. Removed, cut, replaced
+        and lost bytes give room at once, even while a process holds the file open."""
         return None if self._room is None else max(0, self._room - self._used())
 
     @free.setter
@@ -203,9 +202,9 @@ class SimulatedDisk:
     # --- crashes ----------------------------------------------------------------------------------
 
     def crash(self, keep: Keep = Keep.SOME, draws: Entropy | None = None) -> None:
-        """The power goes: what a boot finds is what was durable, and of the pending what `keep`
-        says, drawn from `draws` or the disk's own. Open files of before the crash must not be
-        used."""
+        """Lose power: a boot finds the durable bytes and names, and the part of the pending ones
+        that `keep` says, drawn from `draws` or the disk's own entropy. Files that were open before
+        the crash must not be used after it."""
         own, self._entropy = self._entropy, draws or self._entropy
         self._crash(keep)
         self._entropy = own
@@ -250,19 +249,19 @@ class SimulatedDisk:
     ) -> None:
         """Let calls of `operation` (open, create, read, write, truncate, sync, sync_dir, sync_all,
         rename, remove, list, exists) on paths that contain `path_part` fail: after `skip` good
-        ones, `count` times. With `late` (create, write, truncate, rename, remove of a file) they
-        are done all the same."""
+        ones, `count` times. With `late` (create, write, truncate, rename, remove of a file) the
+        disk does what the call says before it fails."""
         self._errors.ask(operation, path_part, error, skip, count, late)
 
     def forget_faults(self, path_part: str = "") -> None:
-        """No call fails any more that has not failed yet, or none that was asked for with this path
-        part; rot and bad sectors stay."""
+        """Withdraw the failures that `fail` asked for and that have not come yet: all of them, or
+        those with this path part. Rot and bad sectors stay."""
         self._errors.forget(path_part)
         if not path_part:
             self._misdirected.clear()
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
-        """Rot at rest: seen and durable bytes alike."""
+        """Flip a bit at rest, in the seen and in the durable bytes."""
         inode = self._names.seen[path]
         inode.hurt = True
         for content in (inode.seen, inode.durable):
@@ -270,54 +269,54 @@ class SimulatedDisk:
                 content[position] ^= 1 << bit
 
     def overwrite(self, path: str, position: int, content: bytes) -> None:
-        """Alien bytes at rest: a misdirected write's victim, an old chunk restored."""
+        """Put foreign bytes into a file at rest, as a misdirected write or a restored chunk."""
         inode = self._names.seen[path]
         inode.hurt = True
         for target in (inode.seen, inode.durable):
             target[position : position + len(content)] = content
 
     def misdirect(self, path: str, start: int, end: int, to_path: str, position: int) -> None:
-        """A write to `path` went astray on its way to the medium: these bytes are what they were
-        before it, zeros, and what it wrote lies in `to_path`, as far as that goes."""
+        """Play a write to `path` that the medium put elsewhere: the bytes from `start` to `end` are
+        zeros again, and the written content lies in `to_path`, up to the end of that file."""
         content = self.content(path)[start:end]
         self.overwrite(path, start, bytes(end - start))
         room = len(self.content(to_path)) - position
         self.overwrite(to_path, position, content[:room])
 
     def shorten(self, path: str, size: int) -> None:
-        """The file is cut short at rest."""
+        """Cut a file short at rest."""
         self._names.seen[path].shorten(size)
 
     def vanish(self, path: str) -> None:
-        """A file is gone."""
+        """Lose a file, durably."""
         del self._names.seen[path]
         self._names.durable.pop(path, None)
 
     def make_unreadable(self, path: str, position: int) -> None:
-        """Reads that touch this sector fail until it is written again, or cut off, durably."""
+        """Let reads of this sector fail until it is written again, or cut off, durably."""
         self._names.seen[path].rot(position)
 
     def misdirect_next_write(self, path: str, to_path: str, position: int) -> None:
-        """The next write to `path` lands in `to_path`, and reports success."""
+        """Let the next write to `path` land in `to_path` and report success."""
         self._misdirected[path] = (to_path, position)
 
     def content(self, path: str) -> bytes:
-        """The bytes of a file as seen now."""
+        """Returns the bytes of a file as a process sees them now."""
         return bytes(self._names.seen[path].seen)
 
     def is_hurt(self, path: str) -> bool:
-        """Whether the file was ever damaged at rest; not so one that is not there."""
+        """Whether the file was ever damaged at rest; False when there is no such file."""
         inode = self._names.seen.get(path)
         return inode is not None and inode.hurt
 
     def is_unreadable(self, path: str, position: int, size: int) -> bool:
-        """Whether a read of these bytes fails for what happened at rest."""
+        """Whether a read of these bytes fails because of damage at rest."""
         inode = self._names.seen.get(path)
         return inode is not None and inode.unreadable_in(position, size) is not None
 
     def durable_to(self, path: str) -> int:
-        """How many of a file's bytes, from its beginning, a crash that keeps nothing would leave as
-        they are now seen; 0 when its name would go too."""
+        """Returns how many of a file's first bytes survive, as now seen, a crash that keeps nothing
+        pending; 0 when the file's name would be lost too."""
         inode = self._names.seen.get(path)
         if inode is None or self._names.durable_inode(path) is not inode:
             return 0
@@ -330,9 +329,9 @@ class SimulatedDisk:
         return end
 
     def durable_copy(self, paths: tuple[str, ...] | None = None) -> "SimulatedDisk":
-        """The disk as a boot would find it after a crash that keeps nothing, or only these files of
-        it; this one stays as it is. Costs as much as the files are long; with `paths` it only
-        borrows them, and is good for reading now."""
+        """Returns the disk that a boot would find after a crash that keeps nothing pending. This
+        disk stays as it is. Without `paths` all files are copied. With `paths` the result has only
+        these files and borrows their bytes: it is good for reading now."""
         found, names = SimulatedDisk(self._entropy, self.tear_bytes), self._names
         found.mounts = list(self.mounts)
         found._names.directories = dict(names.durable_directories)
@@ -347,25 +346,26 @@ class SimulatedDisk:
         return found
 
     def for_reading(self) -> "SimulatedDisk":
-        """The same files, as a process sees them, without the failures that were asked for. It
-        borrows them: good for reading, now."""
+        """Returns a disk with the same files, as a process sees them, where no call fails. It
+        borrows their bytes: it is good for reading now."""
         found = SimulatedDisk(self._entropy, self.tear_bytes)
         found._names.seen, found._names.directories = self._names.seen, self._names.directories
         return found
 
     def durable_content(self, path: str) -> bytes | None:
-        """The bytes that a crash that keeps nothing would leave; None when the name goes too."""
+        """Returns the bytes that a crash would leave of a file if it kept nothing pending; None
+        when the name would be lost too."""
         inode = self._names.durable.get(path)
         return None if inode is None else bytes(inode.durable)
 
     def paths(self) -> tuple[str, ...]:
-        """All files, sorted."""
+        """Returns the paths of all files, sorted."""
         return tuple(sorted(self._names.seen))
 
     # --- for files --------------------------------------------------------------------------------
 
     def mutate(self, operation: str, path: str) -> None:
-        """Count a changing call; crash or fail if it was asked for."""
+        """Count a changing call; stop the machine or fail when a test asked for that."""
         self.mutations += 1
         if self.crash_at is not None and self.mutations >= self.crash_at and operation != "write":
             raise SimulatedCrashError(f"{operation} {path}")
@@ -375,7 +375,7 @@ class SimulatedDisk:
         return self.crash_at is not None and self.mutations >= self.crash_at
 
     def check_late(self, operation: str, path: str) -> None:
-        """Raise after a call that is done and was asked to fail."""
+        """Raise after a call that is done, when it was asked to fail late."""
         self._errors.check(operation, path, late=True)
 
     def check_read(self, path: str) -> None:
@@ -383,7 +383,7 @@ class SimulatedDisk:
         self._errors.check("read", path)
 
     def written(self) -> None:
-        """Tell whoever waits for a write."""
+        """Call `on_write`, once."""
         told, self.on_write = self.on_write, None
         if told is not None:
             told()
@@ -400,7 +400,7 @@ class SimulatedDisk:
 
 @final
 class SimulatedFile:
-    """An open file; it goes on to work when its name is removed or taken by another."""
+    """An open file, which stays usable when its name is removed or given to another file."""
 
     def __init__(self, disk: SimulatedDisk, path: str, inode: Inode, write: bool) -> None:
         self._disk = disk
@@ -410,7 +410,7 @@ class SimulatedFile:
         self._closed = False
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes; fewer only at the end."""
+        """Read up to `size` bytes; fewer only at the end of the file."""
         assert not self._closed, self._path
         self._disk.check_read(self._path)
         sector = self._inode.unreadable_in(position, size)
@@ -420,7 +420,7 @@ class SimulatedFile:
             return view[position : position + size].tobytes()
 
     def write_at(self, position: int, parts: Sequence[Buffer]) -> None:
-        """Whole, or an error with some of it written."""
+        """Write all parts, or raise an error with some of the bytes written."""
         assert self._write, self._path
         assert not self._closed, self._path
         content = b"".join(parts)
@@ -440,7 +440,7 @@ class SimulatedFile:
         self._disk.check_late("write", self._path)
 
     def _failure(self, position: int, content: bytes) -> BaseException | None:
-        """Why only a part of the write is done; None when all of it is."""
+        """Returns the error for which only a part is written; None when all of it is."""
         disk = self._disk
         try:
             disk.mutate("write", self._path)
@@ -458,7 +458,7 @@ class SimulatedFile:
         return None
 
     def _check_room(self, size: int) -> None:
-        """Raise where there is no room for a file of that size."""
+        """Raise DiskFull when the disk has no room for this file at that size."""
         free, grown = self._disk.free, size - len(self._inode.seen)
         if free is not None and grown > free:
             raise DiskFull("no space is left", on=self._path)
@@ -477,7 +477,7 @@ class SimulatedFile:
         self._disk.written()
 
     def truncate(self, size: int) -> None:
-        """Cut or extend with zeros."""
+        """Cut the file, or extend it with zeros."""
         self._disk.mutate("truncate", self._path)
         self._check_room(size)
         self._inode.truncate(size)

@@ -1,4 +1,4 @@
-"""Which calls of a simulated disk fail: before they do anything, or when they are done."""
+"""Decides which calls of a simulated disk fail, before they do anything or after they are done."""
 
 from typing import final
 
@@ -20,7 +20,7 @@ class _Failing:
     late: bool
 
     def hits(self, operation: str, path: str, late: bool) -> bool:
-        """Whether this call fails; it counts."""
+        """Whether this call fails; counts the call if it matches."""
         if self.operation != operation or self.late is not late or self.path_part not in path:
             return False
         if self.count <= 0:
@@ -35,7 +35,7 @@ class _Failing:
 @final
 @attrs.define(eq=False)
 class DiskErrors:
-    """Those that were asked for and have not come yet."""
+    """The failures that were asked for and have not come yet."""
 
     _failing: list[_Failing] = attrs.Factory(list)
 
@@ -47,12 +47,12 @@ class DiskErrors:
         self._failing.append(_Failing(operation, path_part, error, skip, count, late))
 
     def forget(self, path_part: str = "") -> None:
-        """Those that were asked for with this path part; "" is all of them."""
+        """Withdraw the failures that were asked for with this path part; "" withdraws all."""
         kept = [one for one in self._failing if path_part and one.path_part != path_part]
         self._failing[:] = kept
 
     def check(self, operation: str, path: str, *, late: bool = False) -> None:
-        """Raise what this call should fail with: `late` when it is done."""
+        """Raise the error that this call should fail with; `late` says that the call is done."""
         for one in self._failing:
             if one.hits(operation, path, late):
                 raise one.error(f"injected failure of {operation}", on=path)

@@ -1,4 +1,4 @@
-"""The names of a simulated disk: as seen now, as a crash would find them, and what is pending."""
+"""The names of a simulated disk: the seen ones, the durable ones and the pending changes."""
 
 from collections.abc import Callable
 from typing import final
@@ -22,9 +22,11 @@ class NameChange:
 @final
 @attrs.define(eq=False)
 class Names:
-    """Files and directories by their paths. `lost` says that some change is seen and never becomes
-    durable, because the sync that should have made it so failed; `staying` are directories that
-    were removed, and whose removal is such a change."""
+    """Files and directories by their paths.
+
+    `lost` says that some seen change never becomes durable, because its sync failed. `staying`
+    holds the removed directories whose removal is such a change.
+    """
 
     seen: dict[str, Inode] = attrs.Factory(dict)
     durable: dict[str, Inode] = attrs.Factory(dict)
@@ -36,7 +38,7 @@ class Names:
     staying: dict[str, None] = attrs.Factory(dict)
 
     def change(self, old: str | None, new: str | None, inode: Inode | None) -> None:
-        """A file is made, renamed or removed; pending from now on."""
+        """Note that a file is made, renamed or removed; the change is pending from now on."""
         directory = parent_of(new if new is not None else old or "")
         self.pending.append(NameChange(directory, old, new, inode))
 
@@ -61,13 +63,16 @@ class Names:
             del self.durable_directories[name]
 
     def mount(self, root: str) -> None:
-        """A directory that was there before the machine was."""
+        """Add a directory that is durable from the start, as a mount point is."""
         self.directories[root] = None
         self.durable_directories[root] = None
 
     def on_disk(self, root: str, mounts: list[str]) -> tuple[list[Inode], list[str] | None]:
-        """The files below that mount, and the directories; None where there is one disk. Without a
-        root, those below no mount."""
+        """Returns the files and the directories below the mount `root`.
+
+        An empty root stands for everything that lies below no mount. The directories are None when
+        the machine has no mounts.
+        """
         if not mounts:
             return list(self.seen.values()), None
 
@@ -79,7 +84,7 @@ class Names:
         return files, [each for each in self.directories if of(each)]
 
     def sync_all(self, directories: list[str] | None = None) -> None:
-        """Make all of them durable, or those in these directories, but for what is lost."""
+        """Make all names durable, or those in these directories, except for the lost changes."""
         if self.lost or directories is not None:
             for directory in self.directories if directories is None else directories:
                 self.sync(directory)
@@ -90,7 +95,7 @@ class Names:
         self.pending_directories.clear()
 
     def lose(self, path: str) -> None:
-        """A sync of one directory failed: its names are clean, and gone at a crash."""
+        """Play a failed sync of one directory: its names are clean, and a crash loses them."""
         self.lost = True
         self.pending = [one for one in self.pending if one.directory != path]
         for name in [one for one in self.pending_directories if parent_of(one) == path]:
@@ -98,12 +103,12 @@ class Names:
         self.staying.update(dict.fromkeys(self._removed_in(path)))
 
     def lose_all(self, directories: list[str] | None = None) -> None:
-        """A sync of everything, or of all that is in these directories, failed."""
+        """Play a failed sync of all directories, or of these."""
         for directory in self.directories if directories is None else directories:
             self.lose(directory)
 
     def crash(self, keeps: Callable[[], bool]) -> None:
-        """Each pending change is kept or dropped; what is seen then is what is durable."""
+        """Keep or drop each pending change, as `keeps` says; then show only the durable names."""
         for name in self.pending_directories:
             if keeps():
                 self.durable_directories[name] = None
@@ -121,7 +126,7 @@ class Names:
         self.lost = False
 
     def durable_inode(self, path: str) -> Inode | None:
-        """The file that a crash that keeps nothing would leave under this name."""
+        """Returns the file that has this name after a crash that keeps nothing pending."""
         there = self.durable_directories
         at = parent_of(path)
         while at in there and at:
@@ -129,9 +134,9 @@ class Names:
         return self.durable.get(path) if at in there else None
 
     def _reached(self, directories: dict[str, None]) -> dict[str, None]:
-        """Those of them that lie in one another up to the disk itself."""
+        """Returns the directories whose parents, up to the root, are all among `directories`."""
         reached: dict[str, None] = {}
-        for name in sorted(directories):  # what holds a name sorts before it
+        for name in sorted(directories):  # a parent sorts before its children
             if name == "" or parent_of(name) in reached:
                 reached[name] = None
         return reached
@@ -143,7 +148,7 @@ class Names:
             self.durable[change.new] = change.inode
 
     def _removed_in(self, path: str) -> list[str]:
-        """Directories that are durable, and were removed since."""
+        """Returns the durable directories in `path` that were removed since."""
         return [
             name
             for name in self.durable_directories
@@ -155,5 +160,5 @@ class Names:
 
 
 def parent_of(path: str) -> str:
-    """The directory that a name is in."""
+    """Returns the directory of a path; "" for the root."""
     return path.rpartition("/")[0]

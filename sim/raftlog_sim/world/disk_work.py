@@ -1,12 +1,12 @@
-"""What a simulated machine does with its disk: write rounds, step by step, and jobs.
+"""Performs the disk work of a simulated machine: write rounds, step by step, and jobs.
 
-A round takes time at each of its steps. A step that waits for the disk has its effect when its time
-is over, and until then what was written is pending: power may fail in between. The syncs at the
-end, in whatever order the product may do them, come in an order of the seed's. In a patient world
-rounds that wait share their syncs, as those of a process do.
+A round takes time at each of its steps. A step that waits for the disk takes effect when its time
+is over. Until then the written bytes are pending, and power may fail in between. Where the product
+may do the syncs of a round in any order, the seed chooses the order. In a patient world waiting
+rounds share their syncs, as in a real process.
 
-A job is a plain function, and is worked on in one instant, when its time is over. A process that
-ends before has done it up to some call to the disk.
+A job is a plain function. The machine performs it in one instant, when its time is over. A process
+that ends earlier has done the job up to some call to the disk.
 """
 
 from collections.abc import Iterator
@@ -25,15 +25,15 @@ from raftlog_sim.world.disk import SimulatedCrashError, SimulatedDisk
 from raftlog_sim.world.faces import SimNode
 
 WRITE_NS: Final = 50 * NANOS_PER_MICRO
-"""From where a round is handed out to where something of it is written."""
+"""The time from the hand-over of a round to its first written byte."""
 STEP_NS: Final = 5 * NANOS_PER_MICRO
-"""A step that does not wait for the disk."""
+"""How long a step takes that does not wait for the disk."""
 _BEGIN_NS: Final = WRITE_NS - STEP_NS
 JOB_NS: Final = 200 * NANOS_PER_MICRO
 RESTART_NS: Final = millis(400)
 """How long a supervisor takes to start a process again."""
 _LOOK_AGAIN_NS: Final = 100 * WRITE_NS
-"""How often a disk that stalls is looked at."""
+"""How long a round waits before it looks again at a stalled disk."""
 ROUNDS_TOGETHER_MAX: Final = 64
 _JOB_CALLS_BITS: Final = 6
 
@@ -42,7 +42,7 @@ _JOB_CALLS_BITS: Final = 6
 
 
 def begin_round(node: SimNode, boot: Boot) -> None:
-    """Let the disk begin with what waits, soon."""
+    """Let the disk begin with the waiting rounds, soon."""
     boot.writing = True
     node.world.after(_BEGIN_NS + node.slower_ns, _take_up, node, boot)
 
@@ -73,7 +73,7 @@ def _performing(boot: Boot, writes: list[e.Write], *, inline: bool) -> Performin
 
 
 def _step(node: SimNode, boot: Boot, performing: Performing) -> None:
-    """Take one step of a round, whose time is over."""
+    """Take one step of a round, when the step's time is over."""
     if node.boot_state is not boot:
         return
     if node.stalled:
@@ -104,7 +104,7 @@ def _go_on(node: SimNode, boot: Boot, performing: Performing) -> None:
 
 
 def _choice(node: SimNode, choices: int) -> int:
-    """Which of the steps that may come next does."""
+    """Draw which of the possible steps comes next."""
     if choices == 1:
         return 0
     return node.world.stream(f"syncs/{node.number}/{node.world.now}").below(choices)
@@ -118,7 +118,7 @@ def _ended(node: SimNode, boot: Boot, performing: Performing) -> None:
         boot.inline = None
         quiet = result.poisoned is None and not result.failed
         if quiet and not any(write.awaited for write in writes):
-            # A round that nobody waits for by itself brings about no turn.
+            # No client waits for this round alone, so its result waits for the next turn.
             for write in writes:
                 boot.inbox.post(e.Persisted(write.io_id, write.directory))
             writes = []
@@ -139,7 +139,7 @@ def _ended(node: SimNode, boot: Boot, performing: Performing) -> None:
 
 
 def syncs_inline(node: SimNode, boot: Boot) -> bool:
-    """Whether what waits is synced inside the turn that handed it out."""
+    """Whether the waiting round is synced inside the turn that handed it out."""
     quick = node.world.sync_ns <= turns.INLINE_SYNC_NS and node.slower_ns == 0
     return node.world.patient and quick and not node.stalled and turns.is_lone(boot)
 
@@ -187,8 +187,11 @@ def _done(node: SimNode, job: e.Job | e.Read) -> e.Event:
 
 
 def cut_job_short(node: SimNode, boot: Boot) -> None:
-    """The process ends: half of the jobs that are under way then are done up to some call to the
-    disk, or in the middle of it, or to the end, which is told to nobody."""
+    """Leave a job half done when its process ends.
+
+    Every second job that is under way then runs up to some call to the disk, into the middle of a
+    write, or to its end. The broker hears nothing of it.
+    """
     if not boot.working or node.stalled or isinstance(boot.jobs[0], e.Read):
         return
     draws = node.world.stream(f"node/{node.number}/job/{node.boots}")
@@ -201,8 +204,11 @@ def cut_job_short(node: SimNode, boot: Boot) -> None:
 
 @contextmanager
 def stopping_after(disk: SimulatedDisk, calls: int, *, tears: bool) -> Iterator[None]:
-    """For `with`: what is done inside ends after so many changing calls, or in the middle of the
-    next one, if that writes. A stop that was asked for before is as it was then."""
+    """A context whose body ends after `calls` changing calls to the disk.
+
+    With `tears` it ends in the middle of the next call, if that writes. A stop that was asked for
+    before is restored at the end.
+    """
     asked = disk.crash_at, disk.crash_tears
     mine = disk.mutations + 1 + calls
     if disk.crash_at is None or mine < disk.crash_at:
@@ -216,5 +222,5 @@ def stopping_after(disk: SimulatedDisk, calls: int, *, tears: bool) -> Iterator[
 
 
 def draw_stop(draws: Stream) -> tuple[int, bool]:
-    """After how many changing calls a job ends, and whether in the middle of the next one."""
+    """Draw after how many changing calls a job ends, and whether in the middle of the next one."""
     return draws.below(1 << draws.below(_JOB_CALLS_BITS)), draws.chance(1, 2)

@@ -1,7 +1,7 @@
-"""The product's own client in a world: its effects performed over simulated connections.
+"""Runs the product's own client in a world: performs its effects over simulated connections.
 
-Client machines are not simulated as nodes: they do not crash, and the network between them and the
-brokers neither loses nor reorders; what breaks is the broker at the other end.
+Client machines are not nodes: they do not crash, and the network between them and the brokers
+neither loses nor reorders frames. Only the broker at the other end breaks.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,22 +37,22 @@ Then = Callable[[Any], None]
 
 
 class Listens(Protocol):
-    """Who hears what a client says and is told, frame by frame, each without its length."""
+    """Listens to a client's connections, frame by frame; frames come without their length."""
 
     def says(self, dial: int, frame: bytes) -> None:
-        """A request leaves."""
+        """Hear that a request leaves the client."""
 
     def hears(self, dial: int, frame: bytes) -> None:
-        """An answer has come."""
+        """Hear that an answer has reached the client."""
 
     def loses(self, dial: int) -> None:
-        """A connection is gone; whatever was asked over it is not answered any more."""
+        """Hear that a connection is gone; open requests on it get no answer any more."""
 
 
 @final
 @attrs.define(eq=False)
 class _Wire:
-    """One connection of a client to one boot of a node, which calls `answered` and `lost`."""
+    """One connection of a client to one boot of a node; the node calls `answered` and `lost`."""
 
     driver: "SimClient"
     dial: int
@@ -62,11 +62,13 @@ class _Wire:
     open: bool = True
     _next: int = 0
     _early: dict[int, bytes | None] = attrs.Factory(dict)
-    """Answers that were decided before an earlier one."""
+    """Answers, by request number, that the node gave before the answer to an earlier request."""
 
     def answered(self, request_no: int, frame: bytes | None) -> None:
-        """The node answers a request. Answers leave in the order of the requests, as the shell of a
-        real process sees to."""
+        """Take the node's answer to a request.
+
+        Answers reach the client in the order of its requests, as in a real process.
+        """
         assert request_no >= self._next, (request_no, self._next)
         assert request_no not in self._early, request_no
         self._early[request_no] = frame
@@ -77,7 +79,7 @@ class _Wire:
                 self.driver.later(WAY_NS, Frame(self.dial, ready[_LENGTH_BYTES:]))
 
     def lost(self) -> None:
-        """The node hung up or is gone."""
+        """Tell the client that the node hung up or died."""
         if self.open:
             self.open = False
             self.driver.later(WAY_NS, Disconnected(self.dial, "the broker is gone"))
@@ -86,14 +88,14 @@ class _Wire:
 @final
 @attrs.define(eq=False)
 class SimClient:
-    """A `ClientCore` in virtual time. `call` begins, `then` hears the result."""
+    """A `ClientCore` in virtual time. `call` begins a call and its `then` takes the result."""
 
     world: SimWorld
     name: str
     options: ClientOptions
     listens: Listens | None = None
     on_turn: Callable[[], None] | None = None
-    """Is called after each turn that events or time brought about."""
+    """Called after each turn that an event or the time caused."""
     core: ClientCore = attrs.field(init=False)
     _wires: dict[int, _Wire] = attrs.Factory(dict)
     _thens: dict[int, Then] = attrs.Factory(dict)
@@ -111,28 +113,28 @@ class SimClient:
         self._perform(self.core.call(self._calls, request, Instant(self.world.now)))
 
     def open_consumer(self, settings: ConsumerOptions) -> GroupConsumer:
-        """A consumer on this client."""
+        """Open a group consumer on this client."""
         return self.core.open_consumer(settings)
 
     def begin(self, own: Callable[[int], None], then: Then) -> None:
-        """Begin a call that is the consumer's: `own` gets its number."""
+        """Begin a call of a consumer: `own` takes the call's number."""
         self._calls += 1
         self._thens[self._calls] = then
         own(self._calls)
         self.turn()
 
     def turn(self) -> None:
-        """A turn, after something was changed."""
+        """Let the core take a turn, after its caller changed something."""
         self._perform(self.core.handle((), Instant(self.world.now)))
 
     def die(self) -> None:
-        """The client's process is gone, without a word."""
+        """End the client's process without a word to the brokers."""
         if not self.core.closed:
             self.on_turn = None
             self._perform(self.core.close(Instant(self.world.now)))
 
     def later(self, delay_ns: int, event: Event) -> None:
-        """An event that reaches the core after a while."""
+        """Let an event reach the core after a delay."""
         self.world.after(delay_ns, self._arrive, event)
 
     def _arrive(self, event: Event) -> None:
@@ -166,7 +168,8 @@ class SimClient:
         self.world.at(instant, self._wake, instant)
 
     def _wake(self, instant: Instant) -> None:
-        """An alarm that comes too early is set again: not every turn needs one of its own."""
+        """Take a turn when one is due; else set the alarm again."""
+        # An alarm may ring too early: not every turn needs an alarm of its own.
         if self._alarm != instant:
             return
         self._alarm = NEVER

@@ -1,6 +1,6 @@
-"""A node, its world and its network, as the parts of a node and of the network see them.
+"""Protocols of a node, its world and its network, for the parts of a node and of the network.
 
-`node.Node`, `world.World` and `network.Network` have these faces; the parts import neither.
+`node.Node`, `world.World` and `network.Network` implement them; the parts import none of the three.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -75,59 +75,59 @@ class SimNode(Protocol):
     def boot(self) -> BootNumber: ...
 
     def start(self) -> None:
-        """Boot from what is on the disk."""
+        """Boot from the files on the disk."""
         ...
 
     def stop_process(self) -> None:
-        """The process is gone at once."""
+        """End the process at once."""
         ...
 
     def wants(self, peer: Any) -> bool:
-        """Whether this node keeps a link to that one."""
+        """Whether this node keeps a link to `peer`."""
         ...
 
     def deliver(self, event: e.Event) -> None:
-        """An event for this node's next turn."""
+        """Queue an event for this node's next turn."""
         ...
 
     def deliver_nothing(self, changed: str = "") -> None:
-        """A turn without events."""
+        """Let the node take a turn without events."""
         ...
 
     def arrive(self, boot: Boot, event: e.Event) -> None:
-        """An event reaches a boot; a paused connection holds it."""
+        """Let an event reach a boot; a paused connection holds it."""
         ...
 
     def arrive_later(self, delay_ns: int, event: e.Event) -> None:
-        """An event that reaches this boot of the process after a while."""
+        """Let an event reach this boot of the process after a delay."""
         ...
 
     def halted(self) -> None:
-        """The disk stopped the machine, or the process."""
+        """Stop after the disk stopped the machine or the process; boot again after a while."""
         ...
 
     def supervise(self, boot: Boot) -> None:
-        """A supervisor sees a broker whose data directory is poisoned."""
+        """Restart a broker whose data directory is poisoned, as a supervisor does."""
         ...
 
     def connect(self, client: Connected) -> ConnectionId:
-        """A client connects to the first listener."""
+        """Connect a client to the first listener."""
         ...
 
     def disconnect(self, connection: ConnectionId) -> None:
-        """The client closes its end."""
+        """Close the client's end of a connection."""
         ...
 
 
 class JobChecks(Protocol):
-    """Looks at what boots make of files."""
+    """Checks what the jobs of a boot make of the files."""
 
     def before(self, node: SimNode, job: e.Job | e.Read) -> Any:
-        """What is there before the job, for `after`."""
+        """Returns the state before the job, for `after`."""
         ...
 
     def after(self, job: e.Job | e.Read, there: Any, done: e.Event) -> None:
-        """What the job made of it."""
+        """Check the state after the job against the state before it."""
         ...
 
 
@@ -135,19 +135,19 @@ class SimNetwork(Protocol):
     """The links of a world, as nodes use them."""
 
     def look(self) -> None:
-        """Dial what is wanted, hang up what is not."""
+        """Begin to connect every pair that wants a link and has none."""
         ...
 
     def node_down(self, number: NodeId) -> None:
-        """All links of a node break."""
+        """Break all links of a node that goes down."""
         ...
 
     def unlink(self, number: NodeId, peer: NodeId, session: SessionId) -> None:
-        """A node ends a session."""
+        """Break a session because one of its ends wants that."""
         ...
 
     def send(self, sender: NodeId, to: NodeId, session: SessionId, messages: Sequence[Any]) -> None:
-        """Messages of one turn."""
+        """Send the messages of one turn on a session."""
         ...
 
 
@@ -171,17 +171,17 @@ class SimWorld(Protocol):
     def nodes(self) -> Mapping[NodeId, SimNode]: ...
 
     def running(self) -> Iterable[SimNode]:
-        """Nodes that are up, by number."""
+        """Returns the nodes that are up, by number."""
         ...
 
     def stream(self, name: str) -> Stream:
-        """A named stream of this world's randomness."""
+        """Returns a named stream of this world's randomness."""
         ...
 
     def after(self, delay_ns: int, action: Action, *args: Any) -> None:
-        """`action(*args)` so much later."""
+        """Call `action(*args)` after a delay."""
         ...
 
     def at(self, instant: int, action: Action, *args: Any) -> None:
-        """`action(*args)` at a world instant."""
+        """Call `action(*args)` at a world instant."""
         ...

@@ -1,4 +1,4 @@
-"""What a simulated process does with the effects of a turn."""
+"""Performs the effects of a turn for a simulated process."""
 
 from collections.abc import Sequence
 from typing import final
@@ -23,7 +23,7 @@ class Hands:
     node: SimNode
     boot: Boot
     _inline: bool = False
-    """The round of this turn is synced inside the turn."""
+    """Whether the round of this turn is synced inside the turn."""
 
     def write(self, writes: Sequence[e.Write]) -> None:
         """Queue rounds; the disk begins with them soon."""
@@ -48,7 +48,7 @@ class Hands:
             self.node.world.network.send(self.node.number, send.peer, send.session, send.messages)
 
     def throttle(self, change: e.Pause | e.Resume) -> None:
-        """Stop reading from a connection, or read on: what its client sent meanwhile arrives."""
+        """Stop reading from a connection, or read on: the requests held meanwhile then arrive."""
         if isinstance(change, e.Pause):
             self.boot.paused[change.connection] = None
             return
@@ -59,7 +59,7 @@ class Hands:
                 self.node.arrive(self.boot, event)
 
     def reply(self, replies: Sequence[e.Reply]) -> None:
-        """Hand answers to the clients as bytes; slices are read while their file is there."""
+        """Hand answers to the clients as bytes; file slices are read now, while the file exists."""
         for reply in replies:
             self._answer(reply)
 
@@ -72,7 +72,7 @@ class Hands:
             return
         try:
             frame = b"".join(self._bytes_of(part) for part in reply.parts)
-        except DiskError:  # as when sendfile fails: half an answer is none
+        except DiskError:  # as when sendfile fails: the client cannot use half an answer
             self.hang_up(e.Hangup(reply.connection))
             return
         self.node.deliver(e.Drained(reply.connection, len(frame)))
@@ -104,10 +104,10 @@ class Hands:
         self.boot.admin[reply.token] = reply.value
 
     def sync_lone_rounds(self, writes: Sequence[e.Write]) -> None:
-        """Write and sync the lone round here and now: the process does nothing else."""
+        """Begin to write and sync the lone round; the process does nothing else meanwhile."""
         if self._inline:
             disk_work.begin_inline(self.node, self.boot)
 
     def leave(self) -> None:
-        """The broker has stopped: the process may end."""
+        """Note that the broker has stopped: the process may end."""
         self.boot.stopped = True

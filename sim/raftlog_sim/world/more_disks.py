@@ -1,9 +1,9 @@
-"""The further log directories of a simulated machine: opened at boot, crashed with it, failing on
-their own.
+"""The further log directories of a simulated machine.
 
-They lie in the name space of its one disk, each below the prefix that its replicas' paths begin
-with. So what a path of the broker names is found on that disk, whichever directory it is in; power
-takes all of them; and a call that is asked to fail in one of them fails there only.
+A boot opens them, a crash of the machine takes all of them, and each can fail alone. They lie in
+the name space of the machine's one disk. Each has a prefix with which the paths of its replicas
+begin. So the disk finds every path of the broker, in whichever directory it is. An injected failure
+in one directory stays there.
 """
 
 from typing import Final, NamedTuple, final
@@ -30,7 +30,7 @@ from raftlog_sim.world.faces import SimNode
 
 _FIRST_ID: Final = 0xF000
 _MENDED_NS: Final = millis(500)
-"""How long an operator takes to see it, and to act."""
+"""How long an operator takes to see a failed directory and to restart the broker."""
 _WRITES: Final = ("create", "write", "truncate", "rename", "remove", "sync", "sync_dir", "sync_all")
 _READS: Final = ("open", "read", "list", "exists")
 _FOR_GOOD: Final = 1 << 40
@@ -39,8 +39,7 @@ _FOR_GOOD: Final = 1 << 40
 @final
 @attrs.frozen(eq=False)
 class FurtherDisk:
-    """One further directory: a Disk of its own to the product, of which `root` is where it lies on
-    the machine's."""
+    """One further directory: a separate Disk to the product, at `root` on the machine's disk."""
 
     disk: SimulatedDisk
     root: str
@@ -82,21 +81,21 @@ class FurtherDisk:
     def fail(
         self, operation: str, *, error: type[DiskError] = DiskError, count: int = _FOR_GOOD
     ) -> None:
-        """Let calls of that operation fail in this directory."""
+        """Let the next `count` calls of that operation fail in this directory."""
         self.disk.fail(operation, self.root, error=error, count=count)
 
     def break_down(self, *, reads: bool) -> None:
-        """Nothing can be written here any more, nor read, until `mend`."""
+        """Let all writes fail here, and with `reads` all reads too, until `mend`."""
         for operation in (*_WRITES, *(_READS if reads else ())):
             self.fail(operation)
 
     def mend(self) -> None:
-        """No call fails here any more."""
+        """Withdraw all failures in this directory."""
         self.disk.forget_faults(self.root)
 
 
 class OpenedDisks(NamedTuple):
-    """What a boot works on: all directories as one, and what it found in the further ones."""
+    """The disks of a boot: all directories as one, the further ones, and their contents."""
 
     files: Disk
     further: dict[str, Disk]
@@ -104,19 +103,21 @@ class OpenedDisks(NamedTuple):
 
 
 def add_disks(node: SimNode, count: int) -> None:
-    """Give a machine that is down so many further directories in all."""
+    """Set how many further directories a machine has; the machine must be down."""
     assert not node.up, node.number
     node.directories = count
 
 
 def further_of(node: SimNode) -> list[FurtherDisk]:
-    """The further directories of a machine, on the disk that it has now."""
+    """Returns the further directories of a machine, on the disk that it has now."""
     return [FurtherDisk(node.disk, further_prefix(each)) for each in _ids(node)]
 
 
 def as_one(node: SimNode, disk: SimulatedDisk) -> Disk:
-    """This disk, or a copy of it, with the further directories where the product looks for
-    them."""
+    """Returns the machine's disk, or a copy of it, joined with the further directories.
+
+    The product finds each directory at its prefix.
+    """
     prefixes = [further_prefix(each) for each in _ids(node)]
     if not prefixes:
         return disk
@@ -129,7 +130,7 @@ def _ids(node: SimNode) -> list[DirectoryId]:
 
 
 def _check_alone(files: LogDirectories, path: str) -> None:
-    """After a boot a registered replica lies in one directory at the most."""
+    """Assert that a registered replica lies in one directory at the most after a boot."""
     name = path.rpartition("/")[2]
     for prefix in ("", *files.further):
         home = f"{prefix}/{GROUPS_DIRECTORY}" if prefix else GROUPS_DIRECTORY
@@ -137,8 +138,10 @@ def _check_alone(files: LogDirectories, path: str) -> None:
 
 
 def look_after(node: SimNode, boot: Boot) -> None:
-    """An operator sees that a directory has failed, and starts the broker again once the disk
-    answers: until then the broker uses nothing of it."""
+    """Play the operator who restarts a broker with a failed directory once the disk answers.
+
+    Until then the broker uses nothing of that directory.
+    """
     if boot.mending or not any(each.error for each in node.broker.context.log_directories.further):
         return
     boot.mending = True
@@ -157,7 +160,7 @@ def _mend(node: SimNode, boot: Boot) -> None:
 
 
 def open_disks(node: SimNode, image: DirectoryImage) -> OpenedDisks:
-    """Open the further directories, as the runtime does, and settle what moves left."""
+    """Open the further directories, as the runtime does, and finish interrupted moves."""
     if not node.directories:
         return OpenedDisks(node.disk, {}, ())
     found: list[FurtherImage] = []

@@ -1,21 +1,21 @@
 """The simulated network between brokers: link sessions, as over TCP, and what befalls them.
 
-A pair of running nodes of which one wants the other gets a session after a moment. A cut, a crash
-or a reset ends it: both ends hear LinkDown and everything queued is lost, as with a broken TCP
-connection. What crashes while nothing of it gets through leaves a session half open: the other
-end hears of it late, or by the next session, and what was on its way still comes (RFC 9293, 3.5.1).
-With `encode`, and where a later release is at one end, every message goes through its
+Two running nodes get a session after a moment when one of them wants the other. A cut, a crash or a
+reset ends it: both ends hear LinkDown, and all queued messages are lost, as with a broken TCP
+connection. A node that crashes while its pipe is held leaves the session half open. The other end
+then hears of the crash late, or by the next session, and still gets the messages on their way
+(RFC 9293, 3.5.1). With `encode`, or with a later release at one end, every message goes through its
 bytes, in the protocol that both ends know.
 
-Each direction of a pair is a pipe, first-in first-out. A pipe that is held (a clog, a silent cut, a
-cut of one direction) keeps what arrives and hands it over in one burst when it is let go; one that
-stays held for too long, or that must keep too much, breaks the session. While anything holds or
-cuts a pair it cannot be dialled.
+Each direction of a pair is a pipe, first-in first-out. A clog, a silent cut or a cut of one
+direction holds a pipe. A held pipe keeps arriving messages and hands them over in one burst when it
+is released. A pipe that is held too long, or that must keep too much, breaks the session. A pair
+that is held or cut cannot be dialled.
 
-Lossy conduct belongs to no TCP, but to what reconnects and buggy middle-boxes make of it: messages
-vanish, come twice or overtake each other, and the session that this happened to breaks soon after.
-Nothing unsafe may come of it. With `stale`, what was under way when a session ended still arrives,
-with the name of the old session, which the broker has to refuse; and so does what is replayed.
+A lossy pipe plays reconnects and buggy middle-boxes, not TCP itself. Messages vanish, come twice or
+overtake each other, and their session breaks soon after. The cluster must stay safe. With `stale`,
+messages that were under way when a session ended still arrive, with the old session's number, and
+the broker has to refuse them. The same holds for replayed messages.
 """
 
 from collections import deque
@@ -42,7 +42,7 @@ DIAL_NS: Final = millis(1)
 LATENCY_NS: Final = 100 * NANOS_PER_MICRO
 JITTER_NS: Final = 100 * NANOS_PER_MICRO
 GIVE_UP_NS: Final = millis(1500)
-"""How long a session survives a pipe that carries nothing."""
+"""How long a session survives on a held pipe."""
 QUEUE_MAX: Final = 4_096
 _TAIL_OF: Final = 1_000
 _TAIL_TIMES: Final = 50
@@ -58,8 +58,8 @@ class Link:
 
     session: SessionId
     codecs: dict[NodeId, tuple[PeerCodec, PeerCodec]]
-    """By sender: what it writes and what the other end reads; empty when messages are handed over
-    as they are."""
+    """The sender's codec and the receiver's codec, by sender; empty when messages are handed over
+    as objects."""
     doomed: bool = False
 
 
@@ -67,13 +67,13 @@ class Link:
 @attrs.define(eq=False)
 class Pipe:
     """One direction of a pair. `last` is when the newest message arrives; rates are in percent.
-    `kinds_drop` is the rate at which messages of `kinds` vanish."""
+    Messages of `kinds` vanish at the rate `kinds_drop`."""
 
     stream: Stream
     last: int = 0
     holds: int = 0
     deaf: bool = False
-    """What arrives, and would be held, vanishes."""
+    """Whether messages that would be held vanish instead."""
     extra_ns: int = 0
     drop: int = 0
     duplicate: int = 0
@@ -81,11 +81,11 @@ class Pipe:
     kinds: tuple[type, ...] = ()
     kinds_drop: int = 0
     strike: Strike | None = None
-    """Of streams only."""
+    """The harm that a relay does to frames; used in networks of streams only."""
     append: Append | None = None
-    """The last append with entries that it carried, while `replays` is set."""
+    """The last Append with entries that the pipe carried, while `replays` is set."""
     carried: Carried | None = None
-    """What of all that it carried is kept, while `keeps` is set."""
+    """A sample of all messages that the pipe carried, while `keeps` is set."""
     queue: deque[tuple[SessionId, Sequence[Any]]] = attrs.Factory(deque)
 
     @property
@@ -93,14 +93,14 @@ class Pipe:
         return bool(self.drop or self.duplicate or self.reorder_ns or self.kinds_drop)
 
     def loses(self, message: object) -> bool:
-        """Whether this one vanishes."""
+        """Draw whether this message vanishes."""
         if self.stream.chance(self.drop, 100):
             return True
         return type(message) in self.kinds and self.stream.chance(self.kinds_drop, 100)
 
 
 class Cut(NamedTuple):
-    """What one cut holds, for `mend`: pairs that cannot dial, and pipes (sender, receiver)."""
+    """The pairs that a cut keeps from dialling, and the pipes (sender, receiver) that it holds."""
 
     pairs: tuple[PairKey, ...]
     pipes: tuple[PairKey, ...]
@@ -119,27 +119,27 @@ class Network:
     queue_max: int = QUEUE_MAX
     links: dict[PairKey, Link] = attrs.Factory(dict)
     cut: dict[PairKey, int] = attrs.Factory(dict)
-    """Pairs that cannot reach each other, and how many cuts hold them apart; both orders of a pair
-    are one key."""
+    """How many cuts hold each pair apart, for pairs that cannot reach each other. Both orders of a
+    pair are one key."""
     messages_sent: int = 0
     frames_read: int = 0
     replays: bool = False
-    """Remember appends, for `replay`."""
+    """Whether pipes remember their last Append, for `replay`."""
     keeps: bool = False
-    """Keep a sample of everything, for `replay-any`."""
+    """Whether pipes keep a sample of all messages, for `replay-any`."""
     pipes: dict[PairKey, Pipe] = attrs.Factory(dict)
     half_open: dict[PairKey, SessionId] = attrs.Factory(dict)
-    """By (who still believes in it, who is gone)."""
+    """Half-open sessions, by (node that still believes in the session, node that is gone)."""
     order: LinkChecks | None = None
     relayed: bool = False
-    """Both of a network of streams only: messages are dropped and repeated here."""
+    """Whether a relay drops and repeats frames. `order` and this are for networks of streams."""
     _dialling: dict[PairKey, None] = attrs.Factory(dict)
     _sessions: int = 0
 
     # --- links ---
 
     def look(self) -> None:
-        """Begin to connect every pair that wants to be and is not."""
+        """Begin to connect every pair that wants a link and has none."""
         nodes = self.world.running()
         for one in nodes:
             for other in nodes:
@@ -165,7 +165,7 @@ class Network:
         other.deliver(_link_up(one, other, session))
 
     def _codecs(self, one: SimNode, other: SimNode) -> dict[NodeId, tuple[PeerCodec, PeerCodec]]:
-        """What the handshake fixes: each end reckons for itself what it writes and reads."""
+        """Returns the codecs of both directions; each end computes its own, as in a handshake."""
         if not (self.encode or one.release or other.release):
             return {}
         ends = {one.number: _spoken(one, other), other.number: _spoken(other, one)}
@@ -175,8 +175,8 @@ class Network:
         }
 
     def reset(self, one: NodeId, other: NodeId) -> bool:
-        """The link breaks now and loses everything queued; it is dialled again soon. False when
-        there is none."""
+        """Break a link, lose everything queued on it, and dial it again soon. Returns False when
+        there is no link."""
         link = self.links.pop(_key(one, other), None)
         if link is None:
             return False
@@ -195,13 +195,13 @@ class Network:
             self.reset(*pair)
 
     def unlink(self, number: NodeId, peer: NodeId, session: SessionId) -> None:
-        """One end breaks a session of its own will."""
+        """Break a session because one of its ends wants that."""
         if self.half_open.get((number, peer)) == session:
             del self.half_open[number, peer]
         self._reset_session(_key(number, peer), session)
 
     def node_down(self, number: NodeId) -> None:
-        """All links of a node break, and who cannot hear of it does not."""
+        """Break all links of a node that goes down; peers behind a held pipe hear of it late."""
         for pair in [pair for pair in self.half_open if pair[0] == number]:
             del self.half_open[pair]
         for pair in [pair for pair in self.links if number in pair]:
@@ -214,13 +214,13 @@ class Network:
                 self.reset(*pair)
 
     def _notice(self, number: NodeId, gone: NodeId, session: SessionId) -> None:
-        """Who believes in a half-open session has heard nothing for too long."""
+        """End a half-open session at the node that still believes in it."""
         if self.half_open.get((number, gone)) == session:
             del self.half_open[number, gone]
             self.world.nodes[number].deliver(LinkDown(gone, session))
 
     def _close_half_open(self, pair: PairKey) -> None:
-        """A new session tells who still believed in an old one."""
+        """End the half-open sessions of a pair, which gets a new session."""
         for believer, gone in (pair, pair[::-1]):
             session = self.half_open.pop((believer, gone), None)
             if session is not None:
@@ -229,12 +229,12 @@ class Network:
     # --- cuts -------------------------------------------------------------------------------------
 
     def partition(self, side: Sequence[NodeId]) -> Cut:
-        """Cut every link between `side` and all others; what `mend` wants."""
+        """Cut every link between `side` and all other nodes; returns the cut, for `mend`."""
         others = [number for number in self.world.nodes if number not in side]
         return self.part([(member, other) for member in side for other in others])
 
     def part(self, pairs: Iterable[PairKey]) -> Cut:
-        """These pairs break and cannot reach each other."""
+        """Break the links of these pairs and keep the pairs apart until `mend`."""
         cut = Cut(tuple(dict.fromkeys(_key(*pair) for pair in pairs)), ())
         for pair in cut.pairs:
             self.cut[pair] = self.cut.get(pair, 0) + 1
@@ -242,7 +242,7 @@ class Network:
         return cut
 
     def hold(self, pipes: Iterable[PairKey]) -> Cut:
-        """These pipes (sender, receiver) carry nothing; nobody is told."""
+        """Hold these pipes (sender, receiver) until `mend`; neither end hears of it."""
         chosen = tuple(dict.fromkeys(pipes))
         cut = Cut(tuple(dict.fromkeys(_key(*pipe) for pipe in chosen)), chosen)
         for pipe in chosen:
@@ -255,8 +255,10 @@ class Network:
         return cut
 
     def deafen(self, pipes: Iterable[PairKey]) -> None:
-        """What comes through these pipes (sender, receiver) vanishes until all is healed, and links
-        stay: who sends never notices. Then they break, for something was lost on them."""
+        """Let all messages on these pipes (sender, receiver) vanish until `heal`.
+
+        The links stay, so the sender never notices. `heal` breaks them, since messages were lost.
+        """
         for sender, receiver in pipes:
             pipe = self.pipe(sender, receiver)
             pipe.deaf, pipe.holds = True, pipe.holds + 1
@@ -268,7 +270,7 @@ class Network:
             self._reset_session(pair, session)
 
     def mend(self, cut: Cut) -> None:
-        """Take one cut back; what another cut holds stays held."""
+        """Take one cut back; pipes and pairs that another cut holds stay held."""
         for pair in cut.pairs:
             left = self.cut.pop(pair, 0) - 1
             if left > 0:
@@ -280,7 +282,7 @@ class Network:
         self.look()
 
     def heal(self) -> None:
-        """Everybody can reach everybody again, without loss or delay."""
+        """Let all nodes reach each other again, without loss or delay."""
         self.cut.clear()
         for (sender, to), pipe in list(self.pipes.items()):
             if pipe.deaf:
@@ -294,7 +296,7 @@ class Network:
     # --- messages ---
 
     def send(self, sender: NodeId, to: NodeId, session: SessionId, messages: Sequence[Any]) -> None:
-        """Queue on the link; nothing happens when the session is over."""
+        """Queue messages on the link; drop them when the session is over."""
         link = self.links.get(_key(sender, to))
         if link is None or link.session != session:
             return
@@ -317,8 +319,10 @@ class Network:
     def _through_bytes(
         self, sender: NodeId, to: NodeId, link: Link, messages: Sequence[Any]
     ) -> Sequence[Any]:
-        """As bytes and back. Nothing is ever damaged on the way, so what cannot be read should not
-        have been sent."""
+        """Encode messages and decode them again. Raises `Violation` when they cannot be read.
+
+        The way damages no bytes, so an unreadable message is the sender's fault.
+        """
         writes, reads = link.codecs[sender]
         self.frames_read += 1
         try:
@@ -327,7 +331,7 @@ class Network:
             raise Violation("peer-protocol", f"n{sender} to n{to}: {error.what}") from None
 
     def _delay(self, pipe: Pipe) -> int:
-        """The least, some jitter, and once in a thousand very much."""
+        """Draw the delay of a message: the latency and some jitter, once in a thousand a lot."""
         drawn = pipe.stream.below(self.jitter_ns * _TAIL_OF + 1)
         jitter, rest = divmod(drawn, _TAIL_OF)
         if rest == 0:
@@ -335,7 +339,7 @@ class Network:
         return self.latency_ns + pipe.extra_ns + jitter
 
     def _send_lossy(self, sender: NodeId, to: NodeId, link: Link, messages: Sequence[Any]) -> None:
-        """Message by message; the session breaks soon after the first one that was mistreated."""
+        """Send messages one by one; the session breaks soon after the first one that was harmed."""
         pipe = self.pipe(sender, to)
         stream, hurt = pipe.stream, False
         for message in messages:
@@ -384,14 +388,17 @@ class Network:
             node.deliver(PeerMessages(sender, session, messages))
 
     def replay(self, sender: NodeId, to: NodeId, message: Append) -> None:
-        """What was carried once arrives again, whatever holds the pipe."""
+        """Deliver an Append again in the present session, even when the pipe is held."""
         link, node = self.links.get(_key(sender, to)), self.world.nodes[to]
         if link is not None and node.up:
             node.deliver(PeerMessages(sender, link.session, (message,)))
 
     def replay_any(self, sender: NodeId, to: NodeId, draws: Stream, *, ended: bool) -> bool:
-        """Something that was carried once arrives again under the session in which it was sent,
-        whatever holds the pipe and whether or not that session is over; False when nothing can."""
+        """Deliver a message of the sample again, under the session in which it was sent.
+
+        It arrives even when the pipe is held. With `ended`, that session is over. Returns False
+        when no message fits or the receiver is down.
+        """
         carried, node = self.pipe(sender, to).carried, self.world.nodes[to]
         link = self.links.get(_key(sender, to))
         present = None if link is None else link.session
@@ -403,7 +410,7 @@ class Network:
         return found is not None
 
     def pipe(self, sender: NodeId, to: NodeId) -> Pipe:
-        """One direction, to be shaped."""
+        """Returns the pipe of one direction, made at its first use."""
         pipe = self.pipes.get((sender, to))
         if pipe is None:
             stream = self.world.stream(f"link/{sender}/{to}")
@@ -413,7 +420,7 @@ class Network:
 
 
 def _spoken(mine: SimNode, theirs: SimNode) -> PeerCodec:
-    """The protocol that an end of a link takes for the one that both know."""
+    """Returns the codec that the end `mine` chooses: the newest protocol that both ends know."""
     release = mine.config.release
     version = peer_codec.common_version(release.protocols, theirs.config.release.protocols)
     assert version is not None, (mine.release, theirs.release)
@@ -421,7 +428,7 @@ def _spoken(mine: SimNode, theirs: SimNode) -> PeerCodec:
 
 
 def _link_up(peer: SimNode, told: SimNode, session: SessionId) -> LinkUp:
-    """What one end hears of the other, as a handshake says it."""
+    """Make the LinkUp by which `told` hears of `peer`, as a handshake says it."""
     newest = min(end.config.release.protocols[1] for end in (peer, told))
     life = peer.broker.volume.store.incarnation if newest >= INCARNATIONS_FROM else NONE
     return LinkUp(peer.number, session, peer.directory, peer.boot, life)

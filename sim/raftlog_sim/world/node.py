@@ -1,8 +1,8 @@
 """A simulated machine: one Broker, its disk, and the effects of its turns in virtual time.
 
-What arrives at one instant is one turn. Write rounds of the directory are performed one after
-another, jobs likewise beside them, as the runtime's threads do (`disk_work`). A crash ends the
-boot: whatever was under way for it stays as far as it went, and comes back to nobody.
+Events that arrive at one instant share one turn. The disk performs write rounds one after another,
+and jobs one after another beside them, as the runtime's threads do (`disk_work`). A crash ends the
+boot: work that was under way for it stays as far as it went, and its result reaches no broker.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -97,7 +97,7 @@ class NodeWorld(SimWorld, Protocol):
 @final
 @attrs.define(eq=False)
 class Node:
-    """See the module."""
+    """A simulated machine: its broker, its disk, its clocks, and its faults."""
 
     world: NodeWorld
     config: BrokerConfig
@@ -105,41 +105,41 @@ class Node:
     directories: int = 0
     """How many further log directories it has (`more_disks`)."""
     broken: dict[str, None] = attrs.Factory(dict)
-    """The roots of those of them that nothing can be written to, or read from, now."""
+    """The roots of the further directories that cannot be written, or read, now."""
     files: Disk = attrs.field(init=False)
     """All disks of the present or last boot, as one."""
     keep_at_crash: Keep = Keep.SOME
-    """What the disk keeps when it stops the machine in the middle of a call."""
+    """The pending writes that the disk keeps when it stops the machine in the middle of a call."""
     only_killed: bool = False
-    """The disk stops the process alone (kill -9), and the machine lives on."""
+    """Whether the disk stops the process alone (kill -9), and the machine lives on."""
     store_rotten: bool = False
-    """The nemesis damaged a store file: should it be unreadable, the disk is replaced."""
+    """Whether the nemesis damaged a store file. If a boot cannot read it, the disk is replaced."""
     rolled_back: bool = False
-    """Its disk is an older copy: it may not take part until it is replaced."""
+    """Whether the disk is an older copy. The node may not take part until the disk is replaced."""
     replace_disk: "Callable[[Node], None] | None" = None
     installed: int = 0
     """The release (`releases`) that the next boot runs."""
     release: int = 0
-    """What runs, or ran last."""
+    """The release of the present or last boot."""
     highest: int = 0
-    """The newest that ever ran."""
+    """The newest release that ever ran here."""
     boot_state: Boot | None = None
     boots: int = 0
     turns: int = 0
     events: int = 0
     machine: MachineClock = attrs.Factory(MachineClock)
     leaves: bool = False
-    """The process ends when the broker says that it has stopped."""
+    """Whether the process ends when the broker says that it has stopped."""
     late_turn_ns: int = 0
-    """How much later than it read its clock a turn is served."""
+    """How much later the broker serves a turn than the process read its clock for it."""
     slower_ns: int = 0
-    """How much longer everything on the disk takes."""
+    """How much longer every operation of the disk takes."""
     stalled: bool = False
-    """The disk answers nothing until it goes on."""
+    """Whether the disk stands still and completes no operation."""
     suspended: bool = False
-    """The process stands still (SIGSTOP); what arrives waits."""
+    """Whether the process stands still (SIGSTOP); arriving events wait."""
     looked_up: tuple[SimulatedDisk, int, StoreReader, StoreState | None] | None = None
-    """What invariants found in the durable store, when the disk had seen so many changes."""
+    """A cache of the invariants: the durable store as read at this disk and mutation count."""
     _last_connection: int = 0
 
     @property
@@ -209,8 +209,10 @@ class Node:
             self.config = attrs.evolve(self.config, release=RELEASES[self.release])
 
     def _open_directory(self) -> tuple[DirectoryImage, DirectoryWriter, OpenedDisks] | None:
-        """None when the machine or its disk failed meanwhile: whoever looks after the process
-        starts it again."""
+        """Open the directories for a boot; None when the machine or its disk failed meanwhile.
+
+        Then the node boots again after RESTART_NS.
+        """
         try:
             stream = self.world.stream(f"node/{self.number}/incarnation/{self.boots}")
             image = open_directory(self.disk, self.config.lease_ns, draw_incarnation(stream))
@@ -245,12 +247,12 @@ class Node:
             self.disk.crash(self.keep_at_crash)
 
     def crash(self, keep: Keep = Keep.NONE) -> None:
-        """Power loss: of what was not synced the disk keeps what `keep` says."""
+        """Lose power: the disk keeps the part of its pending writes that `keep` says."""
         self.stop_process()
         self.disk.crash(keep)
 
     def stop_process(self) -> None:
-        """The process is gone at once (kill -9); the machine and what it wrote live on."""
+        """End the process at once (kill -9); the machine and the written bytes live on."""
         boot = self.live
         disk_work.cut_job_short(self, boot)
         self.boot_state = None
@@ -260,32 +262,35 @@ class Node:
             client.lost()
 
     def wants(self, peer: "Node") -> bool:
-        """Whether this node keeps a link to that one: it dials where that one listens, or a route
-        to it (a proxy)."""
+        """Whether this node keeps a link to `peer`, at the peer's address or at a route to it (a
+        proxy)."""
         true = (peer.config.peer, self.config.route_to(peer.config.peer))
         return any(address in true for address in self.live.peers)
 
     # --- turns ---
 
     def deliver(self, event: e.Event) -> None:
-        """An event for this node's next turn."""
+        """Queue an event for this node's next turn."""
         boot = self.live
         if turns.wants_turn(boot, event):
             self._turn_soon(boot)
 
     def deliver_nothing(self, changed: str = "") -> None:
-        """A turn without events. `changed` says how the broker was changed by hand, which no event
-        tells a replay: a recording ends here."""
+        """Let the node take a turn without events.
+
+        `changed` says how the nemesis changed the broker by hand. A recording ends there, since no
+        event tells a replay of the change.
+        """
         if changed and self.live.recorder is not None:
             self.live.recorder.end(f"the nemesis changed the broker by hand: {changed}")
         self._turn_soon(self.live)
 
     def arrive_later(self, delay_ns: int, event: e.Event) -> None:
-        """An event that reaches this boot of the process after a while, or nobody."""
+        """Let an event reach this boot of the process after a delay; lost if the boot is over."""
         self.world.after(delay_ns, self.arrive, self.live, event)
 
     def arrive(self, boot: Boot, event: e.Event) -> None:
-        """An event reaches a boot of the process, unless that is over. Requests of a paused
+        """Let an event reach a boot of the process; lost if the boot is over. Requests of a paused
         connection wait in its socket."""
         if self.boot_state is not boot:
             return
@@ -346,7 +351,7 @@ class Node:
         self._perform(boot, effects)
 
     def _serve_late(self, boot: Boot, turn: Turn) -> None:
-        """A turn whose clock was read a while ago; while the process stands still it waits on."""
+        """Serve a turn whose clock was read earlier, unless the process stands still now."""
         if self.boot_state is boot and boot.begun is turn and not self.suspended:
             boot.begun = None
             self._serve(boot, turn)
@@ -385,7 +390,7 @@ class Node:
             self.world.at(instant, self._wake, boot, instant)
 
     def supervise(self, boot: Boot) -> None:
-        """What a supervisor does that sees a broker whose data directory is poisoned."""
+        """Restart a broker whose data directory is poisoned, as a supervisor does."""
         if self.boot_state is boot:
             self.stop_process()
             self.start()
@@ -402,12 +407,12 @@ class Node:
         return connection
 
     def disconnect(self, connection: ConnectionId) -> None:
-        """The client closes its end."""
+        """Close the client's end of a connection."""
         if self.live.clients.pop(connection, None) is not None:
             self.deliver(e.ConnectionClosed(connection))
 
     def lose_clients(self) -> None:
-        """Every connection breaks, at both ends."""
+        """Break every client connection, at both ends."""
         clients, self.live.clients = self.live.clients, {}
         for connection, client in clients.items():
             self.deliver(e.ConnectionClosed(connection))

@@ -1,19 +1,19 @@
-"""A relay between brokers that does not know their secret: what it can do to sealed frames.
+"""A relay between brokers that damages sealed frames without knowing the brokers' secret.
 
 Each direction of a connection between brokers goes through a `Tap`. It cuts the bytes into the
 handshake's messages, which it lets pass, and frames. A frame in `one_in` is struck:
 
-    flip       a bit of its body is another, and its CRC is made right
-    damage     a bit of its body is another
+    flip       a bit of its body is flipped, and its CRC is made right
+    damage     a bit of its body is flipped
     repeat     it comes twice
     drop       it does not come
     swap       it comes behind the next one
     cut        its end is missing; length and CRC are made right
-    reflect    it comes back to who sent it, and not to who should have it
+    reflect    it comes back to its sender, and does not reach its receiver
 
-`LinkChecks` judges: what a broker hears on a link is what its peer sent on it, once. A driver puts
-off what nobody waits for, so the order of hearing is its own; that of frames is proved by tests of
-`raftlog.seal`.
+`LinkChecks` judges the result: a broker hears on a link only messages that its peer sent on it, and
+each once. It does not judge their order, since a driver may delay messages for which no client
+waits. The tests of `raftlog.seal` prove the order of frames.
 """
 
 from collections import deque
@@ -32,8 +32,8 @@ from raftlog_sim.base.violation import Violation
 from raftlog_sim.world.faces import SimNode
 
 HANDSHAKE: Final = {True: (40, 32, None), False: (72, None)}
-"""Sizes of its messages, by whether they come from the dialler; None for a size, so many bytes, and
-a proof."""
+"""Sizes in bytes of the handshake's messages, by whether they come from the dialler. None stands
+for a message that consists of a size, as many bytes, and a proof."""
 WAYS: Final = ("flip", "damage", "repeat", "drop", "swap", "cut", "reflect")
 _PROOF_BYTES: Final = 32
 _SIZE: Final = Struct(">I")
@@ -43,8 +43,7 @@ _HEAD: Final = Struct(">II")
 @final
 @attrs.define(eq=False)
 class Strike:
-    """What a relay does to one direction between two brokers, as long as it is there. `struck`
-    counts frames."""
+    """The harm that a relay does to one direction between two brokers. `struck` counts frames."""
 
     way: str
     one_in: int
@@ -52,7 +51,7 @@ class Strike:
     struck: int = 0
 
     def next_way(self) -> str:
-        """What to do to a frame; "" for nothing."""
+        """Draw the harm for a frame; "" for none."""
         if not self.draws.chance(1, self.one_in):
             return ""
         self.struck += 1
@@ -62,21 +61,20 @@ class Strike:
 @final
 @attrs.define(eq=False)
 class Tap:
-    """One direction of a connection. `other` is the opposite direction of the same one."""
+    """One direction of a connection. `other` is its opposite direction."""
 
     from_dialler: bool
     other: "Tap | None" = None
     _bytes: bytearray = attrs.Factory(bytearray)
     _said: int = 0
-    """Messages of the handshake that have passed."""
+    """How many messages of the handshake have passed."""
     _later: bytes = b""
     """A frame that comes behind the next one."""
     _reflected: bytes = b""
     """Frames of the opposite direction that come back here."""
 
     def take(self, data: bytes, strike: Strike | None) -> bytes:
-        """What goes on to the reader when `data` has come from the writer. Half a frame waits for
-        its end."""
+        """Take the writer's bytes and return the bytes for the reader. Half a frame waits here."""
         self._bytes += data
         onward = []
         while (size := self._size()) and len(self._bytes) >= size:
@@ -91,7 +89,7 @@ class Tap:
         return b"".join(onward) + back
 
     def _size(self) -> int:
-        """Bytes of the next message or frame; 0 while it does not say."""
+        """Returns the bytes of the next message or frame; 0 until its length has come."""
         sizes = HANDSHAKE[self.from_dialler]
         fixed = sizes[self._said] if self._said < len(sizes) else None
         if fixed is not None:
@@ -102,7 +100,7 @@ class Tap:
         return size + (_PROOF_BYTES if self._said < len(sizes) else 0)
 
     def _struck(self, frame: bytes, strike: Strike | None) -> bytes:
-        """What comes in the place of a frame."""
+        """Returns the bytes that the reader gets in the place of a frame."""
         later, self._later = self._later, b""
         way = "" if strike is None else strike.next_way()
         if way == "flip":
@@ -130,14 +128,17 @@ def _framed(sealed: bytes) -> bytes:
 @final
 @attrs.define(eq=False)
 class LinkChecks:
-    """Knows what was sent on each session and was not heard yet. Sessions that are over stay: a
-    broker may take what it heard on one in the turn after it was told of its end."""
+    """Knows which messages were sent on each session and not heard yet.
+
+    Ended sessions stay: a broker may handle a session's last messages in the turn after it heard of
+    the end.
+    """
 
     _sent: dict[tuple[SessionId, NodeId], deque[int]] = attrs.Factory(dict)
     heard: int = 0
 
     def after_turn(self, node: SimNode, events: Sequence[Event], effects: Effects) -> None:
-        """Look at a turn. Raises `Violation`."""
+        """Check the messages that a turn heard, and note those that it sent. Raises `Violation`."""
         for event in events:
             if type(event) is PeerMessages:
                 waiting = self._sent.get((event.session, event.peer), deque())

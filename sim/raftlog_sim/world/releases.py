@@ -1,17 +1,16 @@
 """Releases that meet in one simulated cluster: 0 is this one, 1 and 2 are the next two.
 
-There is one release so far, so the next ones are made here, out of this one, in every way in which
-the product lets two releases differ. Release n speaks n further versions of the peer protocol and
-writes, from feature levels of its own on, n further forms of every metadata command; all that went
-before it still reads and, to whoever is older, speaks.
+The product has one release so far. This module makes the next ones out of it, in every way in which
+two releases may differ. Release n speaks n further versions of the peer protocol. From feature
+levels of its own on, it writes n further forms of every metadata command. It still reads all
+earlier protocols and forms, and speaks an earlier protocol to an older peer.
 
     a later protocol    one kind of message, 15 + version: count u8 of tagged fields, one more with
                         each version, each tag u8 and a block; then the kind and the body that
                         this release gives the message
     a later form        the fields of a command in another order
 
-So nothing of a later release can be read by an earlier one by chance: neither kinds nor versions
-nor lengths are the same.
+So an earlier release cannot read a later one by chance: kinds, versions and lengths all differ.
 """
 
 from typing import Any, Final
@@ -31,7 +30,7 @@ _NEWEST: Final = THIS_RELEASE.codecs[THIS_RELEASE.protocols[1]]
 
 
 def _later_codec(version: int) -> PeerCodec:
-    """A protocol after this release's newest."""
+    """Make the codec of a protocol version after this release's newest."""
     kind, tags = _KIND_FROM + version, range(1, version - _NEWEST.version + 1)
 
     def write(message: Any) -> list[Buffer]:
@@ -59,7 +58,7 @@ def _later_codec(version: int) -> PeerCodec:
 
 
 def _later_commands(number: int) -> CommandCodec:
-    """Every command with so many further forms, each from one feature level higher on."""
+    """Add `number` further forms to every command, each from one feature level higher on."""
     table = {}
     for kind, (command, forms) in THIS_RELEASE.commands.table.items():
         fields, level = forms[-1].fields, THIS_RELEASE.level_max
@@ -69,7 +68,7 @@ def _later_commands(number: int) -> CommandCodec:
 
 
 def _shuffled(fields: Fields, step: int) -> Fields:
-    """The same fields in another order for each step, as far as there are others."""
+    """Returns the fields in another order for each step, as far as they have other orders."""
     return tuple(reversed(fields[step - 1 :] + fields[: step - 1]))
 
 
@@ -88,7 +87,7 @@ RELEASES: Final = (THIS_RELEASE, *(_later_release(number) for number in range(1,
 
 
 def level_of(number: int) -> int:
-    """The highest feature level that a release supports."""
+    """Returns the highest feature level that a release supports."""
     return RELEASES[number].level_max
 
 

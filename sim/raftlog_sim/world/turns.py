@@ -1,10 +1,9 @@
-"""When the events of a simulated process bring about a turn, how much of them a turn takes, and
-which rounds are synced inside it.
+"""Decides which events of a simulated process cause a turn, and which of them a turn takes.
 
-Where a world is `patient`, the process queues as a real one does, by `raftlog.broker.turn_queue`:
-some events need no turn of their own, a turn takes them in another order than they came, and a lone
-round is synced inside the turn that handed it out (decisions 0049 and 0050). In other worlds each
-event brings about a turn, in the order of arrival: more turns, and orders that no real shell has.
+In a `patient` world the process queues events as a real one does (`raftlog.broker.turn_queue`).
+Some events need no turn of their own, and a turn takes events in another order than they came. A
+lone round is synced inside the turn that handed it out (decisions 0049 and 0050). In other worlds
+each event causes a turn, in the order of arrival: more turns, and orders that no real shell has.
 """
 
 from typing import Final
@@ -21,7 +20,7 @@ INLINE_SYNC_NS: Final = millis(1)
 
 
 def wants_turn(boot: Boot, event: e.Event) -> bool:
-    """Queue an event. Returns whether it brings about a turn; else it waits for the next one."""
+    """Queue an event. Returns whether it causes a turn; else it waits for the next one."""
     if type(event) is e.PeerMessages:
         ends_soon = boot.writing and boot.inline is None
         return boot.inbox.post_from_peer([event], round_ends_soon=ends_soon)
@@ -30,7 +29,7 @@ def wants_turn(boot: Boot, event: e.Event) -> bool:
 
 
 def taken(node: SimNode, boot: Boot) -> list[e.Event]:
-    """The events of the next turn, which wait no longer."""
+    """Take the events of the next turn from the queue."""
     world, most = node.world, TURN_EVENTS_MAX
     if world.split_turns:
         draws = world.splits.setdefault(node.number, world.stream(f"splits/{node.number}"))
@@ -39,8 +38,10 @@ def taken(node: SimNode, boot: Boot) -> list[e.Event]:
 
 
 def _drawn_size(boot: Boot, draws: Stream) -> int:
-    """How much of what waits a turn takes where turns are split at random: half of them take as
-    much as they may."""
+    """Draw how many waiting events a turn takes where turns are split at random.
+
+    Half of the turns take as many as they may.
+    """
     waiting = len(boot.inbox)
     if waiting < 2 or draws.chance(1, 2):
         return TURN_EVENTS_MAX
@@ -48,7 +49,7 @@ def _drawn_size(boot: Boot, draws: Stream) -> int:
 
 
 def is_lone(boot: Boot) -> bool:
-    """Whether the one round that waits may be synced inside its turn."""
+    """Whether a single round waits and may be synced inside its turn."""
     if boot.writing or len(boot.rounds) != 1:
         return False
     return all(isinstance(op, AppendBytes | StoreRecords) for op in boot.rounds[0].ops)

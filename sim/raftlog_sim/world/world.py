@@ -32,7 +32,8 @@ LISTENER: Final = "PLAINTEXT"
 CLIENT_PORT: Final = 9092
 PEER_PORT: Final = 9192
 STEPS_AN_INSTANT_MAX: Final = 100_000
-"""More things at one instant are a broker that wants turn after turn and does nothing with it."""
+"""The most steps at one instant. More of them come from a broker that asks for turn after turn and
+does nothing in them."""
 
 Configure = Callable[[BrokerConfig], BrokerConfig]
 
@@ -40,38 +41,38 @@ Configure = Callable[[BrokerConfig], BrokerConfig]
 @final
 @attrs.define(eq=False)
 class World:
-    """See the module. `configure` may change what a node is told at its boots."""
+    """A simulated cluster in virtual time. `configure` may change the configuration of a node."""
 
     seed: int
     tracer: Tracer = attrs.Factory(NoTracer)
     configure: Configure | None = None
     views: bool = False
-    """Hand frames over as the runtime does, as views into memory that can be written; else they are
-    bytes, and the world can be copied whole."""
+    """Whether frames are views into writable memory, as in the runtime. Else they are bytes, and
+    the world can be copied whole."""
     observer: Observer | None = None
     """Sees every turn of every node before its effects are performed."""
     boot_checks: JobChecks | None = None
-    """Looks at what boots make of files, where somebody wants to know."""
+    """Checks what boots make of the files; None when the run does not check that."""
     recordings: BootRecorder | None = None
-    """Where every boot of every broker is recorded, if it is."""
+    """Records every boot of every broker; None when the run is not recorded."""
     sync_ns: int = SYNC_NS
-    """How long a sync takes on every disk."""
+    """How long a sync takes on every disk, in nanoseconds."""
     patient: bool = False
-    """Turns are put off and collected as by the driver of a real process (`turns`)."""
+    """Whether turns are delayed and collected as by the driver of a real process (`turns`)."""
     split_turns: bool = False
-    """A turn takes some of what waits, as drawn (`turns`)."""
+    """Whether a turn takes a drawn number of the waiting events (`turns`)."""
     splits: dict[NodeId, Stream] = attrs.Factory(dict)
-    """Of each node's turns, how they are split."""
+    """The draws that split each node's turns."""
     turn_ns: int = 0
-    """How long a turn takes every node; what arrives meanwhile waits for its next one."""
+    """How long a turn takes every node; events that arrive meanwhile wait for its next turn."""
     store_bytes: int = 64 * KIB
-    """How large store files are made: small ones are soon full, and quick to read."""
+    """The size of store files, in bytes. Small files are soon full, and quick to read."""
     tear_bytes: int = SECTOR
-    """In units of how much a power failure keeps or drops what is pending."""
+    """The unit, in bytes, in which a power failure keeps or drops pending bytes."""
     directories: int = 0
     """How many further log directories every node has."""
     release: int = 0
-    """What all nodes begin with, of `releases`."""
+    """The release (an index into `releases.RELEASES`) with which all nodes begin."""
     now: int = 0
     steps: int = 0
     nodes: dict[NodeId, Node] = attrs.Factory(dict)
@@ -79,25 +80,25 @@ class World:
     _heap: list[tuple[int, int, Action, tuple[Any, ...]]] = attrs.Factory(list)
     _scheduled: int = 0
     _moved_at: int = 0
-    """How many steps there were when time moved last."""
+    """The number of the step at which time last moved."""
 
     def __attrs_post_init__(self) -> None:
         self.network = Network(self)
 
     def stream(self, name: str) -> Stream:
-        """A named stream of this world's randomness."""
+        """Returns a named stream of this world's randomness."""
         return Stream(self.seed, name)
 
     # --- time ---
 
     def after(self, delay_ns: int, action: Action, *args: Any) -> None:
-        """`action(*args)` so much later, after everything scheduled earlier for that instant."""
+        """Call `action(*args)` after a delay, behind all that was scheduled for that instant."""
         assert delay_ns >= 0, delay_ns
         self._scheduled += 1
         heappush(self._heap, (self.now + delay_ns, self._scheduled, action, args))
 
     def at(self, instant: int, action: Action, *args: Any) -> None:
-        """`action(*args)` at a world instant, at once when that has passed."""
+        """Call `action(*args)` at a world instant, or now when that has passed."""
         self._scheduled += 1
         heappush(
             self._heap,
@@ -105,11 +106,11 @@ class World:
         )
 
     def next_at(self) -> int | None:
-        """When the earliest thing is due; None when nothing is left."""
+        """Returns the instant of the earliest action; None when none is left."""
         return self._heap[0][0] if self._heap else None
 
     def step(self) -> None:
-        """Let the earliest thing happen."""
+        """Perform the earliest action. Raises StuckError when none is left or time stands still."""
         if not self._heap:
             raise StuckError(f"nothing is left to happen at {self.now}")
         instant, _, action, args = heappop(self._heap)
@@ -122,14 +123,14 @@ class World:
         action(*args)
 
     def run_for(self, duration_ns: int) -> None:
-        """Let everything happen that is due within that time; the clock then stands at its end."""
+        """Perform all actions that are due within that time, and set the clock to its end."""
         end = self.now + duration_ns
         while self._heap and self._heap[0][0] <= end:
             self.step()
         self.now = end
 
     def run_until(self, reached: Callable[[], bool], limit_ns: int, what: str = "") -> int:
-        """Step until `reached()`; how long that took. StuckError after `limit_ns`."""
+        """Step until `reached()` and return how long that took. StuckError after `limit_ns`."""
         begin, end = self.now, self.now + limit_ns
         while not reached():
             if not self._heap or self._heap[0][0] > end:
@@ -161,7 +162,7 @@ class World:
         return int.from_bytes(self.stream(name).bytes(8), "big") | 1
 
     def add(self, number: NodeId, disk: SimulatedDisk, controllers: Sequence[PeerAddress]) -> Node:
-        """A formatted node joins the world and boots."""
+        """Add a node with a formatted disk to the world, and boot it."""
         config = config_of(self, number, controllers)
         node = Node(self, config, disk, installed=self.release, directories=self.directories)
         self.nodes[number] = node
@@ -169,7 +170,7 @@ class World:
         return node
 
     def running(self) -> list[Node]:
-        """Nodes that are up, by number."""
+        """Returns the nodes that are up, by number."""
         return [self.nodes[number] for number in sorted(self.nodes) if self.nodes[number].up]
 
     def client(self, name: str, options: ClientOptions) -> SimClient:
@@ -177,11 +178,11 @@ class World:
         return SimClient(self, name, options)
 
     def flood(self, number: NodeId, count: int, deaf_ns: int) -> None:
-        """Nothing: whole requests are handed over here, and no buffer can be full."""
+        """Do nothing: this world hands over whole requests, and no buffer can be full."""
 
 
 class Founding(Protocol):
-    """What founding a cluster needs of a world."""
+    """The part of a world that founding a cluster needs."""
 
     configure: Configure | None
 
@@ -194,7 +195,7 @@ class Founding(Protocol):
 
 
 def identities_of(world: Founding, brokers: int, controllers: int) -> list[DirectoryIdentity]:
-    """Who is who in a new cluster, the first `controllers` nodes as founders."""
+    """Returns the identities of a new cluster's nodes; the first `controllers` are founders."""
     cluster = ClusterId(world.stream("cluster").bytes(16))
     nodes = [NodeId(number) for number in range(1, brokers + 1)]
     directories = {node: world.new_directory(node) for node in nodes}
@@ -213,12 +214,12 @@ def identities_of(world: Founding, brokers: int, controllers: int) -> list[Direc
 
 
 def controller_addresses(controllers: int) -> tuple[PeerAddress, ...]:
-    """Where the first so many nodes are reached."""
+    """Returns the addresses of the first `controllers` nodes."""
     return tuple(_peer_address(NodeId(number)) for number in range(1, controllers + 1))
 
 
 def config_of(world: Founding, number: NodeId, controllers: Sequence[PeerAddress]) -> BrokerConfig:
-    """What the next node of a world is told."""
+    """Returns the configuration of the next node of a world."""
     config = BrokerConfig(
         node=number,
         peer=_peer_address(number),
@@ -234,5 +235,5 @@ def _peer_address(node: NodeId) -> PeerAddress:
 
 
 def seconds(count: float) -> int:
-    """Seconds as nanoseconds, for tests."""
+    """Converts seconds to nanoseconds, for tests."""
     return int(millis(1) * 1000 * count)
