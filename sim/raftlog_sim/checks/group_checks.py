@@ -1,13 +1,13 @@
-"""What must hold of what members of groups are told, whatever brokers die meanwhile.
+"""Checks the answers to members of consumer groups, also while brokers die.
 
     group-one-owner         a partition has one owner in each generation, by the answers to
                             SyncGroup
-    group-offsets-kept      an OffsetFetch gives what was committed last, and nothing that a later
+    group-offsets-kept      an OffsetFetch returns the offset committed last, and none that a later
                             acknowledged commit replaced
-    group-generations-rise  a generation has one leader, and no join is answered with one that is
-                            lower than what was answered before somebody asked
+    group-generations-rise  a generation has one leader, and no answer to a join has a generation
+                            lower than one that was answered before the join was asked
     group-answered-once     JoinGroup and SyncGroup get one answer each
-    group-skips-nothing     a member commits only what some member of the group was given
+    group-skips-nothing     a member commits only records that some member of the group was given
 
 Rows of `history` are plain values, for tests and for people.
 """

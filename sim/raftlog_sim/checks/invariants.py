@@ -1,9 +1,9 @@
-"""What must hold after every turn, over the real state of all brokers and disks.
+"""Checks the invariants after every turn, over the real state of all brokers and disks.
 
-The ghost log is everything ever seen committed: per group, raft index -> (term, chain). It
-survives all crashes, for it belongs to nobody. After a turn only those replicas of the node are
-looked at whose outline changed; every thousand events, and at the end, everything is.
-What is durable is looked up on the simulated disk, not believed: what a bare crash leaves there.
+The ghost log holds every entry ever seen committed: per group, raft index -> (term, chain). No
+crash can hurt it, since it belongs to the simulator. A turn's checks cover only the node's replicas
+whose outline changed. Every thousand events, and at the end, the checks cover all replicas. For
+durable state they trust only the simulated disk: the bytes that a bare crash would leave there.
 """
 
 from functools import partial

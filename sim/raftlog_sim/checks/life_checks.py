@@ -1,9 +1,9 @@
-"""What must outlive one life of a replica, and what ends with it.
+"""Checks which state outlives one life of a replica, and which state ends with it.
 
-A life begins when a replica is recovered from its files, in a new boot or in the same one. What was
-durable before is there again, the term and the vote too; who registered first may speak; who failed
-to write has nothing more to say. The disks that the run itself has damaged are excused from what
-damage may take.
+A life begins when a replica is recovered from its files, in a new boot or in the same one. Durable
+entries are there again, and so are the term and the vote. A replica speaks only once it is
+registered, and no more after it failed to write. Disks that the run has damaged are excused from
+losses that damage explains.
 """
 
 from collections.abc import Iterator

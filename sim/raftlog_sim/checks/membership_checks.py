@@ -1,9 +1,9 @@
-"""What must hold of memberships: in force is the last one that the log tells of, at every place of
-its life, and a leader changes one thing at a time.
+"""Checks memberships: the last in the log is in force, and a leader changes one thing at a time.
 
-The product keeps what is in force twice, in Raft's state and beside the log; both are compared
-with each other, with the entry itself where that is in memory, with the header of the head segment
-where the entry is gone, and with what any replica ever held at that very place.
+The product keeps the membership in force twice: in Raft's state and beside the log. The checks
+compare the two with each other, and with every membership that any replica ever held at that index.
+They also compare them with the entry itself while it is in memory. Once the entry is gone they use
+the header of the head segment.
 """
 
 from typing import TYPE_CHECKING, Final, final

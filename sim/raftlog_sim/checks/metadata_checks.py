@@ -1,5 +1,5 @@
-"""What must hold of the metadata group's state after every turn: what it gives once it never gives
-again, and everybody has the same."""
+"""Checks the metadata group's state after every turn: all nodes have the same, and no id that it
+gave is ever given again."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, final

@@ -1,11 +1,9 @@
-"""What must hold of what clients are told of the beginning, the end and the epochs of a partition,
-and of its records by their timestamps (ListOffsets, OffsetForLeaderEpoch), against what was seen
-committed.
+"""Checks the answers to ListOffsets and OffsetForLeaderEpoch against the committed records.
 
-A request names the epoch in which its client knows the leader, and is refused by everybody who does
-not lead in that very one: so it is known of which term an answer is. An answer may come late, and
-from a leader that is deposed without knowing it; what may be said of it all the same stands at each
-check.
+They tell clients the beginning, the end and the epochs of a partition, and offsets by timestamp.
+A request names the epoch in which its client knows the leader. Only the leader of that very epoch
+answers it, so the checks know the term of each answer. An answer may come late, and from a leader
+that is deposed without knowing it. Each check says which rules hold even then.
 """
 
 from bisect import bisect_left, bisect_right

@@ -1,6 +1,7 @@
-"""What must hold of the beginning of a log and of what is cut from it: where clients may read from
-never goes back, truncation needs a proven conflict, and files go only when nothing needs them; and
-of what a leader holds its voters for when it begins.
+"""Checks the beginning of a log, its truncation, and a new leader's view of its voters.
+
+The offset from which clients may read never goes back. A replica truncates its log only after a
+proven conflict, and removes files only when nothing needs them.
 """
 
 from bisect import bisect_right

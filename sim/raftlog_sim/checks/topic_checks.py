@@ -1,10 +1,11 @@
-"""What must hold of what administrators ask of topics: who is told that a topic is not there, or is
-there already, is not told so because of its own request; and no topic comes, grows or goes unless
-somebody asked for it whose request may still be under way.
+"""Checks the answers to administrators' requests about topics.
 
-A request that was never answered, or of which nobody knows what became, may be performed at any
-time: it counts as under way for ever. Where two requests for one name are under way at a time,
-either may be told of what the other did, and nothing is judged.
+An administrator is never told that a topic is missing, or exists, because of its own request. No
+topic is created, grown or deleted unless a request for that may still be under way.
+
+A request without an answer, or with an unclear one, may be performed at any time: it counts as
+under way forever. While two requests for one name are under way, either may be told of the other's
+effect, so the checks judge nothing.
 """
 
 from collections.abc import Iterator
