@@ -4,10 +4,10 @@ Written bytes are pending until `sync`. A name that was made, renamed or removed
 its directory is synced. A crash keeps, drops or tears every pending sector, and keeps or drops
 every pending name, each on its own. The methods in the second half inject faults.
 
-Assumptions about a medium, each with a test: (1) a sector of 512 bytes, in some runs of 4 KiB, that
-was synced stays as it is until it is written again or rots; (2) `sync` makes exactly this file's
-bytes and size durable, not its name; (3) after a failed `sync`, `sync_dir` or `sync_all` pages and
-names are clean and gone, so that a retry succeeds and proves nothing; (4) a rename is atomic, and
+Assumptions about a medium, each with a test. (1) A sector of 512 bytes, in some runs of 4 KiB, that
+was synced stays as it is until it is written again or rots. (2) `sync` makes exactly this file's
+bytes and size durable, not its name. (3) After a failed `sync`, `sync_dir` or `sync_all` pages and
+names are clean and gone, so that a retry succeeds and proves nothing. (4) A rename is atomic, and
 lost or kept as a whole. Short reads and writes end at the port, which goes on with the rest
 (`raftlog.runtime.real_ports`).
 
@@ -42,7 +42,7 @@ class SimulatedCrashError(BaseException):
 
 @final
 class Keep(enum.Enum):
-    """What a crash does with pending sectors and names."""
+    """How a crash treats pending sectors and names."""
 
     ALL = "all"
     NONE = "none"
