@@ -107,7 +107,9 @@ def vary(seed: int) -> Schedule:
     wanted = tuple(step for step in written.steps if step.kind not in left_out)
     steps = list(_moved(stream.fork("steps"), wanted, distance, stretch))
     more_records, more_faults = stream.chance(1, 2), stream.chance(1, 3)
-    if distance.shift_ms and more_records:
+    # A throttle that stays for good decides how much a move carries before liveness is judged.
+    throttled = any(step.kind == "throttle" and not step.for_ms for step in written.steps)
+    if distance.shift_ms and more_records and not throttled:
         steps += draw_client_steps(attrs.evolve(options, producers=1, pipelines=0))
     if distance.shift_ms and more_faults:
         steps += _faults(stream.fork("faults"), options, base)

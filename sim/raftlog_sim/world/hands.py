@@ -22,15 +22,15 @@ class Hands:
 
     node: SimNode
     boot: Boot
-    _inline: bool = False
+    _syncs_here: bool = False
     """Whether the round of this turn is synced inside the turn."""
 
     def write(self, writes: Sequence[e.Write]) -> None:
         """Queue rounds; the disk begins with them soon."""
         boot = self.boot
         boot.rounds.extend(writes)
-        self._inline = disk_work.syncs_inline(self.node, boot)
-        if not boot.writing and not self._inline:
+        self._syncs_here = disk_work.syncs_inline(self.node, boot)
+        if not boot.writing and not self._syncs_here:
             disk_work.begin_round(self.node, boot)
 
     def unlink(self, unlink: e.Unlink) -> None:
@@ -105,7 +105,7 @@ class Hands:
 
     def sync_lone_rounds(self, writes: Sequence[e.Write]) -> None:
         """Begin to write and sync the lone round; the process does nothing else meanwhile."""
-        if self._inline:
+        if self._syncs_here:
             disk_work.begin_inline(self.node, self.boot)
 
     def leave(self) -> None:
