@@ -5,7 +5,8 @@ import json
 
 import pytest
 from raftlog_sim.facts.convergence import is_core_alive
-from raftlog_sim.playing import endings, last_writes, simulation
+from raftlog_sim.faults.atlas import Atlas
+from raftlog_sim.playing import endings, last_writes
 from raftlog_sim.playing.last_writes import LAST_WRITER, NO_MAJORITY, TOO_FEW
 from raftlog_sim.playing.simulation import Run, simulate
 from raftlog_sim.schedules.options import STALLED, SimOptions, draw_options
@@ -186,7 +187,7 @@ def test_it_is_told_why_no_core_did_alone(monkeypatch):
     cut = step(100, "must-be-led", partition=0, nodes="n1+n2+n3")
     down = step(50, "crash", 300, node="all")
     assert simulate(schedule(down, cut, core=(1, 2))).core == "not reached"
-    monkeypatch.setattr(simulation, "is_core", lambda *_: False)
+    monkeypatch.setattr(Atlas, "is_core", lambda *_: False)
     result = simulate(schedule(core=(1, 2)))
     assert (result.failure, result.core) == ("", "not enough is left")
     assert "core" not in result.demanded
