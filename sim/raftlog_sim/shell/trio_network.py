@@ -78,7 +78,7 @@ class SimListening:
 
 
 @final
-class SimNetwork:
+class ProcessNetwork:
     """The network as one process has it; a `Network`. It ends with its process."""
 
     def __init__(self, hub: "Hub", machine: NodeId, read_file: ReadFile | None = None) -> None:
@@ -132,7 +132,7 @@ class Hub:
     """What a pipe takes before its reader has received anything."""
     silent: dict[NodeId, list[SimStream]] = attrs.Factory(dict)
     """Streams of machines that lost their power, until they are on again."""
-    processes: dict[tuple[str, int], SimNetwork] = attrs.Factory(dict)
+    processes: dict[tuple[str, int], ProcessNetwork] = attrs.Factory(dict)
     cut: dict[PairKey, int] = attrs.Factory(dict)
     frames_read: int = 0
     """Messages are judged by who reads them: a peer link that cannot breaks, and is traced."""
@@ -149,7 +149,7 @@ class Hub:
 
     # --- connecting -------------------------------------------------------------------------------
 
-    def listen(self, process: SimNetwork, host: str, port: int) -> SimListening:
+    def listen(self, process: ProcessNetwork, host: str, port: int) -> SimListening:
         """Bind."""
         place = (host, port)
         if process.over or place in self._listeners:
@@ -163,7 +163,7 @@ class Hub:
         if self._listeners.get(place) is listening:
             del self._listeners[place], self.processes[place]
 
-    async def connect(self, process: SimNetwork, host: str, port: int) -> SimStream:
+    async def connect(self, process: ProcessNetwork, host: str, port: int) -> SimStream:
         """Connect, or an OSError after a while."""
         target = NodeId(int(host.removeprefix("n")))
         self._dialled += 1

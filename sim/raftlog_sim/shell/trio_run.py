@@ -30,7 +30,7 @@ from raftlog_sim.shell import trio_clock
 from raftlog_sim.shell.trio_consumer import Consumer
 from raftlog_sim.shell.trio_flood import Flood
 from raftlog_sim.shell.trio_machine import first_of
-from raftlog_sim.shell.trio_network import CLIENTS, Hub, SimNetwork
+from raftlog_sim.shell.trio_network import CLIENTS, Hub, ProcessNetwork
 from raftlog_sim.shell.trio_streams import ClientEnd, Pace
 from raftlog_sim.shell.trio_world import TrioClient, TrioNode
 from raftlog_sim.workloads.callers import client_options
@@ -106,7 +106,7 @@ class TrioWorld:
         """What unfinished frames of all clients of a broker may take."""
         self._segment_bytes = options.segment_bytes
         self._floods = 0
-        self._clients = SimNetwork(self.network, CLIENTS)
+        self._clients = ProcessNetwork(self.network, CLIENTS)
         self._heap: list[tuple[int, int, Action, tuple[Any, ...]]] = []
         self._scheduled = 0
         self._sooner = trio.Event()

@@ -46,7 +46,7 @@ from raftlog_sim.shell.trio_machine import (
     Spending,
     first_of,
 )
-from raftlog_sim.shell.trio_network import CLIENTS, SimNetwork
+from raftlog_sim.shell.trio_network import CLIENTS, ProcessNetwork
 from raftlog_sim.shell.trio_surroundings import Surroundings
 from raftlog_sim.world.clock import WALL_START_MS, MachineClock, NodeClock
 from raftlog_sim.world.disk import Keep, SimulatedDisk
@@ -69,7 +69,7 @@ class TrioBoot:
 
     node: "TrioNode"
     clock: NodeClock
-    network: SimNetwork
+    network: ProcessNetwork
     files: SimDescriptors
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
     spending: Spending = attrs.field(init=False)
@@ -260,7 +260,7 @@ class TrioNode:
         stream = self.world.stream(f"node/{self.number}/boot/{self.boots}")
         clock = NodeClock.drawn(stream.fork("clock"), self.machine)
         files = SimDescriptors(self.disk)
-        network = SimNetwork(self.world.network, self.number, files.read)
+        network = ProcessNetwork(self.world.network, self.number, files.read)
         boot = self._boot = TrioBoot(self, clock, network, files)
         self.world.network.power_on(self.number)
         self.world.start(partial(self._live, boot, stream), f"n{self.number} boot {self.boots}")

@@ -7,7 +7,7 @@ import pytest
 import trio
 from raftlog_sim.base.streams import Stream
 from raftlog_sim.shell import trio_clock
-from raftlog_sim.shell.trio_network import CLIENTS, CONNECT_SECONDS, Hub, SimNetwork
+from raftlog_sim.shell.trio_network import CLIENTS, CONNECT_SECONDS, Hub, ProcessNetwork
 from raftlog_sim.shell.trio_streams import ClientEnd, Pace
 
 from raftlog.base.ids import NodeId
@@ -24,7 +24,7 @@ class Rig:
         self.heap = []
         self.woken = trio.Event()
         self.hub = Hub(Pace(self, latency_ns, jitter_ns), buffer_bytes)
-        self.one, self.two = SimNetwork(self.hub, ONE), SimNetwork(self.hub, TWO)
+        self.one, self.two = ProcessNetwork(self.hub, ONE), ProcessNetwork(self.hub, TWO)
 
     @property
     def now(self):
@@ -265,7 +265,7 @@ def test_of_a_machine_without_power_nothing_is_heard_until_it_is_back():
 def test_a_client_hears_of_a_broken_stream_by_an_oserror():
     async def body(rig):
         await rig.pair()
-        end = ClientEnd(await SimNetwork(rig.hub, CLIENTS).connect("n2", 9))
+        end = ClientEnd(await ProcessNetwork(rig.hub, CLIENTS).connect("n2", 9))
         assert end.send_nowait([b"a"]) == 1
         rig.hub.reset(CLIENTS, TWO)
         with pytest.raises(ConnectionResetError):
