@@ -2,7 +2,9 @@
 
 
 def amount(number: int, what: str, *, plural: str = "", grouped: bool = False) -> str:
-    """`1 record`, `2 records`; `what` is the singular, and `plural` is given where it is not `what`
-    with an s. `grouped` writes `1,000`."""
+    """A number with its noun, as text: `1 record`, `2 records`.
+
+    `what` is the singular. Pass `plural` where the plural is not `what` with an s. `grouped` writes
+    thousands as `1,000`."""
     shown = f"{number:,}" if grouped else str(number)
     return f"{shown} {what if number == 1 else plural or what + 's'}"

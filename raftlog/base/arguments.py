@@ -9,9 +9,9 @@
    ValueError. Both name the argument (`headers[0][1]`, where it lies inside another one).
 2. `Annotated[int, between(0, 9)]` adds rules about the value. A rule is a function
    (name, value) -> the value to use.
-3. A value that Python users hand over for the same thing is converted: any whole number (numpy's
-   too, but no bool) becomes an int, bytearray and memoryview are copied into bytes, and a plain
-   pair becomes the named tuple that is due.
+3. A value of a kindred type is converted. Any whole number becomes an int, numpy's too, but no
+   bool. bytearray and memoryview are copied into bytes. A plain pair becomes the named tuple that
+   the function expects.
 
 A check costs about a microsecond per call. `check` is the same for one value, where a class takes
 its arguments without a function of its own.
@@ -54,8 +54,8 @@ _NOT_CHECKED: Final = ("self", "cls")
 @final
 @attrs.frozen
 class Door:
-    """What one annotation lets in. `accepts` looks at the type alone, so that a union can choose
-    its member; `take` looks inside and gives the value to use."""
+    """The values that one annotation lets in. `accepts` looks at the type alone, so that a union
+    can choose its member. `take` looks inside the value and returns the one to use."""
 
     wanted: str
     accepts: Callable[[Any], bool]
@@ -115,7 +115,7 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
 
 
 def check(name: str, value: Any, annotation: Any) -> Any:
-    """Check one value; gives the one to use."""
+    """Check one value; returns the value to use."""
     return door_of(annotation).enter(name, value)
 
 
@@ -139,7 +139,7 @@ def between(low: float, high: float) -> Rule:
 
 
 def one_of(*allowed: object) -> Rule:
-    """These values only."""
+    """Accept these values only."""
 
     def rule(name: str, value: Any) -> Any:
         if value not in allowed:
@@ -165,8 +165,8 @@ def _shown(value: object) -> str:
 
 @lru_cache(maxsize=1024)
 def door_of(annotation: Any) -> Door:
-    """The door that an annotation describes. An annotation of a kind that no public function uses
-    yet is our own mistake, found when the module is imported."""
+    """The door that an annotation describes. An annotation of an unknown kind is our own mistake:
+    the assertion fails when the module is imported."""
     found = _SIMPLE.get(annotation)
     if found is not None:
         return found
@@ -225,14 +225,14 @@ def _instance(kind: type) -> Door:
 
 
 def _protocol(kind: type) -> Door:
-    """Whatever has the methods of a Protocol."""
+    """A door for every object that has the methods of a Protocol."""
     names = [name for name in vars(kind) if not name.startswith("_")]
     text = f"an object with {' and '.join(names)}"
     return Door(text, lambda value: all(hasattr(value, name) for name in names), _as_is)
 
 
 def _named_tuple(kind: Any) -> Door:
-    """The named tuple; also a plain tuple in place of one that holds text and numbers only."""
+    """A door for a named tuple. A plain tuple may stand for one of only text and numbers."""
     hints = kind.__annotations__
     # Sources that are rewritten to be compiled quote the fields. They only run simulated seeds.
     doors = {
@@ -303,8 +303,9 @@ def _fixed_tuple(doors: Sequence[Door]) -> Door:
 
 
 def _collection(origin: Any, inner: Door) -> Door:
-    """A list, tuple or another collection: copied, so that it may change behind the call. A text
-    is no collection of texts: that is nearly always a mistake."""
+    """A door for a list, tuple or another collection. It copies the collection, so that the caller
+    may change it later. It refuses text, since text in place of a list of texts is nearly always
+    a mistake."""
     due = Sequence if origin in (list, tuple) else origin
     ordered = issubclass(due, Sequence)
 
@@ -313,7 +314,7 @@ def _collection(origin: Any, inner: Door) -> Door:
 
     def take(name: str, value: Any) -> Any:
         if inner.take is _as_is and all(map(inner.accepts, value)):
-            return value  # millions of operations, handed to the judge
+            return value  # no copy: the judge is handed millions of operations
         found = [inner.enter(f"{name}[{at}]", each) for at, each in enumerate(value)]
         return found if origin is list or not ordered else tuple(found)
 
@@ -387,7 +388,7 @@ _SIMPLE: Final[dict[Any, Door]] = {
 
 
 def _advice(door: Door, value: object) -> str:
-    """What a person most likely meant."""
+    """Advice for the caller's most likely mistake; empty when none is known."""
     if isinstance(value, str) and "bytes" in door.wanted:
         return "text.encode() makes bytes of text"
     if isinstance(value, _BYTES_LIKE) and "str" in door.wanted:

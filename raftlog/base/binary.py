@@ -47,7 +47,7 @@ class Reader:
         return self._data[start : self.position]
 
     def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
-        """Fields that lie behind each other, in one step."""
+        """Read the next fields of a struct layout in one step."""
         start = self.position
         end = start + layout.size
         if end > self._end:
@@ -104,7 +104,7 @@ class Reader:
         return count
 
     def end(self) -> None:
-        """Assert that everything was read."""
+        """Raise the reader's error when bytes are left."""
         if self.position != self._end:
             raise self.fail(f"{self.remaining()} bytes too many")
 
@@ -146,7 +146,7 @@ class Writer:
         return self
 
     def pack(self, layout: struct.Struct, *values: int) -> "Writer":
-        """Fields that lie behind each other, in one step."""
+        """Append the fields of a struct layout in one step."""
         self._buffer += layout.pack(*values)
         return self
 

@@ -2,7 +2,7 @@
 
 Outside a simulator nothing is ever armed, and the answer is False. A simulator arms a decision, so
 that edges which need large files or long times are crossed often: a segment that rolls early, a
-window that is shed at once. Whatever is chosen must be something that the product might do anyway.
+window that is shed at once. The unusual path must be one that the product might take anyway.
 Names are lower-case words joined by hyphens, unique in the tree.
 """
 
@@ -14,9 +14,10 @@ Decision = Callable[[str], bool]
 
 @final
 class _Armed:
-    """What decides now; None outside a simulator."""
+    """The place that holds the armed decision."""
 
     decision: Decision | None = None
+    """The function that decides now; None outside a simulator."""
 
 
 _ARMED: Final = _Armed()
@@ -28,10 +29,10 @@ def buggify(name: str) -> bool:
 
 
 def arm(decision: Decision | None) -> None:
-    """For simulators only: who decides from here on; None for nobody."""
+    """Set the function that decides from here on; None disarms. For simulators only."""
     _ARMED.decision = decision
 
 
 def armed() -> Decision | None:
-    """Who decides now; for simulators, and for recorders of what is decided."""
+    """The function that decides now, or None. For simulators and for recorders of decisions."""
     return _ARMED.decision

@@ -1,8 +1,8 @@
-"""What consensus and storage both speak: entries, hard state, membership.
+"""Values that consensus and storage share: entries, hard state, membership.
 
-One entry is one record batch. An entry is wholly described by its batch and its
-raft index: the term is the batch's leader epoch, the offsets are the batch's, the kind is in its
-attributes and payload.
+One entry is one record batch. The batch and its raft index describe the entry completely: the term
+is the batch's leader epoch, the offsets are the batch's, and its attributes and payload give the
+kind.
 """
 
 import enum
@@ -27,9 +27,9 @@ from raftlog.base.limits import LEARNERS_MAX, VOTERS_MAX
 
 @final
 class EntryKind(enum.IntEnum):
-    """What an entry is. All but RECORDS are zero offsets wide and never reach a client.
+    """The kind of an entry. All kinds but RECORDS take no offsets and never reach a client.
 
-    An unknown kind stops the replica; nothing is ever skipped.
+    An unknown kind stops the replica, which never skips an entry.
     """
 
     RECORDS = 0
@@ -41,9 +41,11 @@ class EntryKind(enum.IntEnum):
 
 
 class Entry(NamedTuple):
-    """One place of a group's log. `batch` is a whole v2 record batch, base offset and leader epoch
-    already patched, immutable from here on. `next_offset` is the offset after its last record,
-    equal to `base_offset` for Raft's own entries."""
+    """One place of a group's log.
+
+    `batch` is a whole v2 record batch with its final base offset and leader epoch; it never changes
+    again. `next_offset` is the offset after its last record. Raft's own entries have no records, so
+    theirs equals `base_offset`."""
 
     raft_index: RaftIndex
     term: Term
@@ -71,7 +73,7 @@ class LogPosition(NamedTuple):
 @final
 @attrs.frozen(kw_only=True)
 class InstallPosition:
-    """Where a log begins anew: everything up to `raft_index` is replaced by a snapshot.
+    """The place where a log begins after a snapshot replaced everything up to `raft_index`.
 
     `membership` is the one in force at `raft_index`, set by the entry at `membership_index`.
     """
@@ -103,9 +105,10 @@ def read_replica_id(reader: Reader) -> ReplicaId:
 @final
 @attrs.frozen
 class Membership:
-    """Who counts. Sorted tuples; in a joint configuration `outgoing` is the old voter set, else ().
+    """The replicas of a group, by role, as sorted tuples.
 
-    `learners_next` are voters of the outgoing set that become learners when the joint ends.
+    `outgoing` is the old voter set in a joint configuration, else (). `learners_next` are voters of
+    the outgoing set that become learners when the joint configuration ends.
     """
 
     voters: tuple[ReplicaId, ...]

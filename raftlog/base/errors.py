@@ -1,10 +1,9 @@
-"""What can go wrong, by blame.
+"""The errors of raftlog, by the party at fault.
 
 * `LocalMisuse`: our caller broke the contract of a function; raised early, never answered on a
   wire. `WrongType` and `WrongValue` are about one argument, and are Python's TypeError and
   ValueError too.
-* `RemoteError`: a peer or client sent what it must not; the connection or request pays, nobody
-  else.
+* `RemoteError`: a peer or client broke the protocol. Only its own connection or request fails.
 * `OperatingError`: the machine or the operator: disks, ports, configuration.
 * `CorruptData`: stored bytes are not what was written; repair or stop, never go on.
 
@@ -45,7 +44,7 @@ class WrongValue(LocalMisuse, ValueError):
 
 
 class RemoteError(RaftlogError):
-    """Somebody at the other end of a wire is at fault."""
+    """The peer or client at the other end of a connection is at fault."""
 
 
 class ProtocolError(RemoteError):
@@ -61,7 +60,7 @@ class ConfigError(OperatingError):
 
 
 class DiskError(OperatingError):
-    """A disk operation failed; the bytes in question must be taken as not written."""
+    """A disk operation failed; the caller must treat its bytes as not written."""
 
 
 class DiskFull(DiskError):

@@ -1,12 +1,13 @@
-"""Frozen: the state of something at one moment, whose bytes are made later and elsewhere."""
+"""Frozen: the state of an object at one moment, which another thread may turn into bytes later."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 
 class Frozen(NamedTuple):
-    """No later change of what it was taken from changes it. `make` gives the bytes of that moment,
-    `size` of them, whenever it is called and in whatever thread."""
+    """The state of an object at one moment. Later changes of the object do not change it.
+
+    `make` returns the `size` bytes of that state, at any time and in any thread."""
 
     size: int
     make: Callable[[], bytes]

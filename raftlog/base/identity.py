@@ -1,7 +1,7 @@
-"""Numbers for objects, by which one they are, and not by what they are equal to.
+"""Numbers for objects by identity, not by equality.
 
-The only place below the shell that asks for an address: it looks objects up, nothing is ordered by
-it, and the objects are kept, so that no address is used twice.
+This is the only place below the shell that asks for an object's address. It only looks objects up
+and orders nothing by address. It keeps the objects, so that no address is used twice.
 """
 
 from typing import final
@@ -9,7 +9,7 @@ from typing import final
 
 @final
 class Identities:
-    """Objects in the order in which they were added."""
+    """Numbers objects in the order in which they were added."""
 
     __slots__ = ("_kept", "_numbers")
 
@@ -23,5 +23,5 @@ class Identities:
         self._kept.append(value)
 
     def number(self, value: object) -> int | None:
-        """How many objects were added before this one; None when it was not."""
+        """The number of objects that were added before this one; None when it was never added."""
         return self._numbers.get(id(value))

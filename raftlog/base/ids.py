@@ -1,8 +1,8 @@
 """The identities of the system, each its own type: no bare integer crosses a module boundary.
 
-A *replica id* is what consensus counts. A node is only a place; a wiped disk or
-a second placement on the same node is a new replica id, so a promise made by the old one can never
-be taken for a promise of the new one.
+Consensus counts *replica ids*. A node is only a place: a wiped disk or a second placement on the
+same node gets a new replica id. So a promise of the old replica never counts as a promise of the
+new one.
 """
 
 from typing import Final, NamedTuple, NewType
@@ -58,7 +58,7 @@ TERM_MAX: Final = Term(2**31 - 1)
 
 
 class ReplicaId(NamedTuple):
-    """Who promises: node, data directory and placement together."""
+    """The identity of one replica: node, data directory and placement together."""
 
     node: NodeId
     directory: DirectoryId

@@ -1,7 +1,7 @@
-"""The ports through which the world reaches the decided parts: the simulator replaces all of them.
+"""The ports to the outside world: time, randomness, disk and trace. The simulator replaces all.
 
-Constructors take ports by keyword and none has a default that reaches the operating system. Code
-that `Broker.handle` reaches sees `Entropy` and `Tracer` only; `Disk` is seen by the functions of
+Constructors take ports by keyword, and no port has a default that reaches the operating system.
+Code that `Broker.handle` calls sees `Entropy` and `Tracer` only. `Disk` is for the functions of
 `raftlog.storage` that perform writes, reads and jobs, off the loop.
 """
 
@@ -22,7 +22,7 @@ class Clock(Protocol):
 
 
 class Entropy(Protocol):
-    """Randomness: a named stream. `fork` gives an independent stream under a label."""
+    """A named stream of random numbers. `fork` gives an independent stream under a label."""
 
     def below(self, bound: int) -> int:
         """An integer from 0 up to and without `bound` (at least 1)."""
@@ -36,8 +36,8 @@ class Entropy(Protocol):
 class DiskFile(Protocol):
     """An open file. Every method raises `DiskError` (or `DiskFull`) naming the file.
 
-    A write is whole or it raised; what it wrote is durable only after `sync` returned. After a
-    failed `sync` nothing about earlier writes may be assumed.
+    A write is either whole or raises. Its bytes are durable only after `sync` has returned. After a
+    failed `sync` the caller may assume nothing about earlier writes.
     """
 
     def read_at(self, position: int, size: int) -> bytes:
@@ -70,8 +70,8 @@ class Disk(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory of that name. What cannot be told is an error: who
-        took it for a no would found a state on what is not known to be gone."""
+        """Whether a file or directory of that name exists. Raises when the disk cannot tell: a
+        caller that took this for a no would found a new state over one that may still exist."""
         ...
 
     def make_dir(self, path: str) -> None:
@@ -79,7 +79,7 @@ class Disk(Protocol):
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic; replaces a file that has the new name."""
+        """Rename atomically; replaces a file that has the new name."""
         ...
 
     def remove(self, path: str) -> None:
@@ -87,7 +87,8 @@ class Disk(Protocol):
         ...
 
     def sync_dir(self, path: str) -> None:
-        """Raises, too, when a sync of names failed in another thread since they were made."""
+        """Make the names in a directory durable. Raises also when another thread's sync of these
+        names failed after they were made."""
         ...
 
     def sync_all(self) -> None:
@@ -102,6 +103,6 @@ class Disk(Protocol):
 
 
 class Tracer(Protocol):
-    """Where typed trace events go: JSON lines, a digest, a list in tests."""
+    """The receiver of typed trace events: JSON lines, a digest, or a list in tests."""
 
     def emit(self, event: TraceEvent) -> None: ...

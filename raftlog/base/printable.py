@@ -1,4 +1,4 @@
-"""Text of strangers, made visible: what a terminal or a browser would obey is shown as escapes.
+"""Text from outside, made safe to show: characters that a terminal or a browser obeys are escaped.
 
 A key, a value or an error of a history may hold control characters (a terminal obeys them),
 bidirectional overrides (a line then reads backwards), characters of no width, or half a surrogate
@@ -14,8 +14,8 @@ unassigned, line and paragraph separators."""
 
 
 def visible(text: str, keep: str = "") -> str:
-    r"""`text` with each character that is not seen, or changes how others are seen, as an escape
-    (`\x1b`, `\u202e`); those in `keep` stay, a line feed above all."""
+    r"""`text` with invisible characters and those that change how others look as escapes (`\x1b`,
+    `\u202e`). Characters in `keep` stay; callers keep line feeds."""
     if text.isprintable():
         return text
     return "".join(

@@ -1,4 +1,4 @@
-"""Typed trace events: what a replica or broker did, for operators, digests and pictures.
+"""Typed trace events: they tell operators, digests and pictures what a replica or broker did.
 
 An event is a plain tuple of a name and fields, so that emitting costs little and a digest is exact.
 Names are lower-case words joined by hyphens. Values are ints, strings, bools or None.
@@ -21,7 +21,7 @@ class TraceEvent(NamedTuple):
 
 @final
 class NoTracer:
-    """A sink that forgets."""
+    """A tracer that drops all events."""
 
     __slots__ = ()
 
@@ -31,7 +31,7 @@ class NoTracer:
 
 @final
 class ListTracer:
-    """A sink for tests: everything, in order."""
+    """A tracer for tests that keeps all events in order."""
 
     __slots__ = ("events",)
 

@@ -16,7 +16,7 @@ NANOS_PER_MILLI: Final = 1_000_000
 NANOS_PER_SECOND: Final = 1_000_000_000
 
 NEVER: Final = Instant(2**63 - 1)
-"""The deadline of what waits for no time: later than every instant."""
+"""The deadline of a wait that time never ends: later than every instant."""
 
 KIB: Final = 1024
 MIB: Final = 1024 * 1024
