@@ -10,7 +10,7 @@ Layout (big-endian; Kafka protocol guide, "Record Batch"):
     21 attributes i16                57  records count i32
     23 last offset delta i32         61  records, or their compressed form
 
-Only base offset and leader epoch are ever changed by us; both lie outside the CRC.
+The leader changes only base offset and leader epoch; both lie outside the CRC.
 """
 
 import struct
@@ -30,7 +30,7 @@ LENGTH_OVERHEAD: Final = 12
 CRC_FROM: Final = 21
 MAGIC: Final = 2
 PAYLOAD_VERSION: Final = 1
-"""Of the payloads of Raft's own entries (`control`)."""
+"""The version of the payloads of Raft's own entries (`control`)."""
 
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
@@ -39,7 +39,8 @@ CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 
 _PLACE: Final = struct.Struct(">qiib4xhi")
-"""What makes a batch an entry: base offset, length, epoch, magic, attributes, last offset delta."""
+"""The header fields of an entry: base offset, length, epoch, magic, attributes, last offset delta.
+"""
 _SIZE_AND_CRC: Final = struct.Struct(">8xi5xI")
 _I64: Final = struct.Struct(">q")
 _I32: Final = struct.Struct(">i")
@@ -60,7 +61,7 @@ assert HEADER.size == BATCH_HEADER_BYTES
 
 
 class BatchHeader(NamedTuple):
-    """The 61 header bytes, decoded and not judged."""
+    """The 61 header bytes, decoded but not checked."""
 
     base_offset: int
     batch_length: int
@@ -87,8 +88,9 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_raft_entry(self) -> bool:
-        """One of Raft's own entries: control bit and zero offsets wide. Kafka's transaction markers
-        are control batches with a last offset delta of 0 and are records."""
+        """Whether this is one of Raft's own entries: control bit set, and zero offsets wide.
+        Kafka's transaction markers are control batches with a last offset delta of 0, so they are
+        records."""
         return bool(self.attributes & CONTROL) and self.last_offset_delta == _ZERO_WIDTH
 
 
@@ -121,11 +123,11 @@ def is_numbered(batch: Buffer) -> bool:
 
 
 def entry_of(raft_index: RaftIndex, batch: Buffer, error: type[RaftlogError], on: str) -> Entry:
-    """The entry that `batch`, exactly one whole batch, is at `raft_index`.
+    """The entry at `raft_index` that consists of `batch`, exactly one whole batch.
 
-    Checks shape (size, magic, term, width, kind), not the CRC. Raises `error` for what no leader
-    writes, and `FutureFormat` for one of Raft's own entries that only a later release can have
-    written: it is no damage, and is never skipped.
+    Checks shape (size, magic, term, width, kind), not the CRC. Raises `error` for a batch that no
+    leader writes. Raises `FutureFormat` for one of Raft's own entries that only a later release can
+    have written: such an entry is not damaged, and the replica never skips it.
     """
     if len(batch) < BATCH_HEADER_BYTES:
         raise error(f"batch of {len(batch)} bytes is shorter than its header", on=on)
@@ -180,7 +182,7 @@ def split(data: Buffer, error: type[RaftlogError], on: str) -> Iterator[memoryvi
 def entries_of(
     first_index: RaftIndex, data: Buffer, error: type[RaftlogError], on: str
 ) -> list[Entry]:
-    """The entries that batches lying back to back are, from `first_index` on."""
+    """The entries of batches that lie back to back; the first gets `first_index`."""
     return [
         entry_of(RaftIndex(first_index + ordinal), batch, error, on)
         for ordinal, batch in enumerate(split(data, error, on))
@@ -190,8 +192,8 @@ def entries_of(
 def stamp_append_time(batch: bytearray | memoryview, wall_ms: WallMillis) -> None:
     """Turn a produced batch into one with log append time, before it becomes an entry.
 
-    The one change under the CRC that we ever make (topics with LogAppendTime): sets
-    the attribute bit and the max timestamp, then the CRC anew.
+    This is the leader's only change under the CRC, for topics with LogAppendTime. It sets the
+    attribute bit and the max timestamp, then computes the CRC again.
     """
     (attributes,) = _I16.unpack_from(batch, _ATTRIBUTES_AT)
     _I16.pack_into(batch, _ATTRIBUTES_AT, attributes | LOG_APPEND_TIME)

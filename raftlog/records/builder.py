@@ -28,7 +28,7 @@ _RECORD_OVERHEAD_MAX: Final = 36
 
 @final
 class RecordBatchBuilder:
-    """Collects records, then makes the batch once. Offsets are given in the order of appending."""
+    """Collects records, then makes the batch once. Offsets follow the order of appending."""
 
     __slots__ = (
         "_base_sequence",
@@ -79,7 +79,7 @@ class RecordBatchBuilder:
         value: bytes | None,
         headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> int:
-        """At most this many bytes are added by appending the record."""
+        """The most bytes that appending the record adds to the batch."""
         size = _RECORD_OVERHEAD_MAX + len(key or b"") + len(value or b"")
         for name, content in headers:
             size += 10 + len(name.encode()) + len(content or b"")

@@ -1,12 +1,13 @@
-"""How much a compressed field may become, told by the heads of its blocks.
+"""The most bytes that a compressed field may decompress to, read from the heads of its blocks.
 
-Every codec says of each block, or of the whole, how much it becomes: exactly, or at most. A decoder
-that finds more refuses the field, so no reader gets more out of it than is said here. The walk
-reads a few bytes a block, and never more than CODEC_BLOCKS_MAX blocks. zstd may split its blocks,
-so that "at most" is far from the truth: then the field is decompressed to count, if it is large
-enough for honest data.
+In every codec, each block or the whole frame declares its decompressed size, exactly or at most. A
+decoder that finds more refuses the field, so no reader gets more out of it. The walk reads a few
+bytes of each block, and never more than CODEC_BLOCKS_MAX blocks.
 
-Of gzip only the end says something: how much the last member has. Kafka's clients write one member.
+zstd may split its blocks, and then its "at most" is far too large. In that case the broker
+decompresses the field and counts, provided the field is large enough for honest data.
+
+gzip declares a size only at its end, that of the last member. Kafka's clients write one member.
 """
 
 import struct
@@ -43,8 +44,10 @@ _LZ4_RATIO_MAX: Final = 255
 
 @final
 class Tally:
-    """What judging fields has cost, in things that a request could have named: the meter of a turn
-    charges the difference. 8 KiB that were decompressed, or 16 heads, count for one: 10 us."""
+    """The cost of checking compressed fields so far, in array elements of a request.
+
+    The meter of a turn charges the difference. 8 KiB of decompressed bytes, or 16 block heads,
+    count as one element: 10 us."""
 
     __slots__ = ("_sixteenths",)
 
@@ -63,7 +66,7 @@ class Tally:
 
 
 TALLY: Final = Tally()
-"""Of the thread that judges what is produced, the loop: nobody else asks `blocks_bytes_max`."""
+"""The tally of the broker's loop, the only thread that calls `blocks_bytes_max`."""
 
 
 class _Ends(Exception):
@@ -71,8 +74,9 @@ class _Ends(Exception):
 
 
 def blocks_bytes_max(codec: int, body: memoryview) -> int | None:
-    """The most that `body` can become; more than DECOMPRESSED_BYTES_MAX stands for any such size.
-    None when its blocks do not fill it."""
+    """The most bytes that `body` can decompress to; None when its blocks do not fill it.
+
+    Every result above DECOMPRESSED_BYTES_MAX only says that the body is too large."""
     try:
         if codec == GZIP:
             return int(_U32_LITTLE.unpack_from(body, len(body) - 4)[0])
@@ -86,9 +90,9 @@ def blocks_bytes_max(codec: int, body: memoryview) -> int | None:
 
 
 def _counted(codec: int, body: memoryview) -> int | None:
-    """What `body` becomes, by decompressing it; None when it does not decompress."""
+    """The size of the decompressed `body`, by decompressing it; None when that fails."""
     if len(body) * _HONEST_RATIO_MAX < DECOMPRESSED_BYTES_MAX:
-        # Data that shrink so much fill their blocks. This one was made to cost time.
+        # Honest data that shrink so much fill their blocks. This field was made to cost time.
         return _TOO_MUCH
     total = 0
     try:
@@ -104,7 +108,7 @@ def _counted(codec: int, body: memoryview) -> int | None:
 
 
 def _frames(codec: int, body: memoryview) -> int:
-    """Frames one after another, with skippable ones between them."""
+    """The most bytes that a chain of frames can decompress to, skippable frames included."""
     position = total = 0
     budget = CODEC_BLOCKS_MAX
     while position < len(body):
@@ -126,7 +130,9 @@ def _frames(codec: int, body: memoryview) -> int:
 
 
 def _zstd_frame(body: memoryview, start: int, budget: int) -> tuple[int, int, int]:
-    """Where a frame ends, what it becomes, and its blocks (RFC 8878, section 3.1.1)."""
+    """The end of a zstd frame, its decompressed size at most, and its number of blocks.
+
+    See RFC 8878, section 3.1.1."""
     if _u32(body, start) != _ZSTD_MAGIC:
         raise _Ends
     descriptor = body[start + 4]
@@ -136,7 +142,7 @@ def _zstd_frame(body: memoryview, start: int, budget: int) -> tuple[int, int, in
         exponent, mantissa = body[position] >> 3, body[position] & 7
         window = (1 << 10 + exponent) + (1 << 10 + exponent) // 8 * mantissa
         position += 1
-    # A frame for a dictionary, or with a larger window, is read by no client of Kafka.
+    # No Kafka client reads a frame that needs a dictionary or has a larger window.
     if dictionary or window > ZSTD_WINDOW_MAX:
         raise _Ends
     size_bytes = (single, 2, 4, 8)[size_flag]
@@ -160,7 +166,7 @@ def _zstd_frame(body: memoryview, start: int, budget: int) -> tuple[int, int, in
 
 
 def _lz4_frame(body: memoryview, start: int, budget: int) -> tuple[int, int, int]:
-    """The same of lz4's frame format."""
+    """The end of an lz4 frame, its decompressed size at most, and its number of blocks."""
     if _u32(body, start) != _LZ4_MAGIC:
         raise _Ends
     flags, sizes = body[start + 4], body[start + 5]
@@ -188,7 +194,8 @@ def _lz4_frame(body: memoryview, start: int, budget: int) -> tuple[int, int, int
 
 
 def _snappy(body: memoryview) -> int:
-    """Raw, or blocks behind the Java library's header; each declares its length."""
+    """The size that a snappy field declares: raw, or the sum of blocks behind the Java library's
+    header."""
     if bytes(body[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
         return _declared(body, 0)
     position, total = XERIAL_HEADER_BYTES, 0

@@ -1,14 +1,16 @@
-"""What a compressed records field shows of itself without being decompressed.
+"""Checks of a compressed records field that need no decompression.
 
-A batch is judged by its header on the way in, for decompressing would cost more than all else. But
-a field whose first bytes are not of its codec is read by no client, and each of them would stand
-before it for good. So its first bytes are looked at, in constant time: the magic and the fixed bits
-of its frame, and how much a field of this size can become at most. Where that is more than readers
-take, the heads of its blocks tell more (`raftlog.records.codec_blocks`).
+The broker judges a produced batch by its header, since decompressing would cost more than all the
+rest. But no client can read a field whose first bytes are not of its codec, so every consumer would
+stop at that batch for good. So the broker checks the first bytes, in constant time:
 
-Framings that Kafka's clients write pass: chained gzip members and zstd frames, lz4 with linked
-blocks or a wrong header checksum, snappy raw or in blocks with version numbers of either byte
-order. What lies behind the first bytes is the producer's word.
+1. The magic and the fixed bits of the frame.
+2. The most bytes that a field of this size can decompress to. If readers do not accept that many,
+   the heads of its blocks give a closer bound (`raftlog.records.codec_blocks`).
+
+Every framing that Kafka's clients write passes: chained gzip members and zstd frames, lz4 with
+linked blocks or a wrong header checksum, snappy raw or in blocks with version numbers of either
+byte order. The broker does not check the bytes behind the first ones.
 """
 
 from typing import Final
@@ -54,10 +56,10 @@ _VARINT_BYTES_MAX: Final = 5
 
 
 def content_bytes_max(codec: int, body: Buffer) -> int | None:
-    """The most that the records behind `body` can have; None when `body` is not of its codec.
+    """The most bytes that `body` can decompress to; None when `body` is not of its codec.
 
-    Of raw snappy it is exactly what the field declares. Where it is more than
-    DECOMPRESSED_BYTES_MAX, no reader takes the batch.
+    For raw snappy it is exactly the size that the field declares. No reader accepts a batch of more
+    than DECOMPRESSED_BYTES_MAX.
     """
     view = memoryview(body)
     if codec == NONE:
@@ -88,8 +90,8 @@ def _is_gzip(view: memoryview) -> bool:
 
 
 def _is_lz4(view: memoryview) -> bool:
-    """Version 01 and no reserved bit; block sizes 4 to 7. The header's checksum is not looked at:
-    old clients wrote a wrong one (KAFKA-3160)."""
+    """Whether an lz4 frame begins here: version 01, no reserved bit, block sizes 4 to 7. The check
+    ignores the header's checksum, since old clients wrote a wrong one (KAFKA-3160)."""
     if len(view) < _LZ4_BYTES_MIN or bytes(view[:4]) != _LZ4_MAGIC:
         return False
     flags, block = view[4], view[5]
@@ -118,8 +120,8 @@ def _snappy_bytes_max(view: memoryview) -> int | None:
 
 
 def _declared(block: memoryview) -> int | None:
-    """The length that a raw snappy block declares, a varint; None when it is absurd, or what
-    follows cannot be a block of that length."""
+    """The length that a raw snappy block declares, a varint. None when it is longer than a varint
+    may be, or the bytes behind it cannot be a block of that length."""
     declared = 0
     for at, byte in enumerate(block[:_VARINT_BYTES_MAX]):
         declared |= (byte & 0x7F) << 7 * at
@@ -129,9 +131,10 @@ def _declared(block: memoryview) -> int | None:
 
 
 def _snappy_fits(block: memoryview, start: int, declared: int) -> bool:
-    """Whether the block can hold so much: copies of 64 bytes make the most of it, an encoder adds
-    little to what it cannot squeeze, and the first element is a literal, for there is nothing yet
-    that a copy could repeat."""
+    """Whether a raw snappy block may decompress to `declared` bytes."""
+    # Upper limit: a block of nothing but copies of 64 bytes. Lower limit: an encoder adds little to
+    # bytes that it cannot compress. The first element is a literal, since a copy has nothing to
+    # repeat yet.
     most, per = _SNAPPY_GROWTH
     packed_max = declared + declared // _SNAPPY_OVERHEAD_SHARE + _SNAPPY_OVERHEAD_BYTES
     return (

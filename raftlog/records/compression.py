@@ -1,13 +1,14 @@
 """Kafka's compression codecs, every output capped.
 
 A few kilobytes can claim to be gigabytes, and the libraries' own limits cannot be trusted:
-zstandard's one-shot call ignores its cap when the frame names a size. So each codec is driven in
-the one way that stops in time, and nothing is decompressed before its sender is known.
+zstandard's one-shot call ignores its cap when the frame names a size. So this module drives each
+codec in the one way that stops in time, and the broker decompresses nothing before it knows the
+sender.
 
-The time is bounded too: it grows with the bytes that go in and the bytes that come out, whatever
-they are. A batch may be a chain of many members of a few bytes each. A library that is shown all
-that is left at each of them copies it each time: 4 MB of empty lz4 frames took minutes. So a member
-is shown a window that begins small and grows.
+The time is bounded too: it grows only with the bytes that go in and come out. The danger is a batch
+that is a chain of many members of a few bytes each. A library that gets all remaining bytes at each
+member copies them each time: 4 MB of empty lz4 frames took minutes. So each member gets a window of
+the input that begins small and grows.
 """
 
 import zlib
@@ -31,15 +32,16 @@ ZSTD: Final = 4
 CODEC_NAMES: Final = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 
 ZSTD_WINDOW_MAX: Final = 128 * MIB
-"""What zstd's own decoder allows, and its levels 20 to 22 ask for."""
+"""The largest window that zstd's own decoder allows; its levels 20 to 22 use it."""
 _GZIP_WBITS: Final = 31
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER_BYTES: Final = 16
 _WINDOW_BYTES_MIN: Final = 4 * KIB
-"""What a member is shown at first, then four times as much: few bytes to copy for a short one."""
+"""Input bytes that a member gets first; each later window is four times as large. So a short member
+copies few bytes."""
 _WINDOW_BYTES_MAX: Final = 64 * KIB
 _PIECE_BYTES: Final = 256 * KIB
-"""What comes out at a time; for snappy, whose library has no cap, a block."""
+"""Output bytes of one piece. For snappy, whose library has no cap, a piece is a block."""
 
 
 class _TooLarge(Exception):
@@ -47,7 +49,7 @@ class _TooLarge(Exception):
 
 
 def compress(codec: int, data: bytes) -> bytes:
-    """`data` under `codec`, as Kafka's Java and C clients read it."""
+    """Compress `data` with `codec` into a form that Kafka's Java and C clients read."""
     if codec == NONE:
         return data
     return _COMPRESS[codec](data)
@@ -60,10 +62,10 @@ def decompress(
     on: str,
     cap: int = DECOMPRESSED_BYTES_MAX,
 ) -> Buffer:
-    """What `data` was before `codec`; a view of `data` itself for NONE.
+    """Decompress `data`; returns `data` itself for NONE.
 
     Raises `error` for an unknown codec, for bytes that are not of the codec, and for an output
-    above `cap`; memory stays below twice the cap, time is linear.
+    above `cap` bytes. Memory stays below twice the cap, and time is linear.
     """
     if codec == NONE:
         return data
@@ -78,8 +80,10 @@ def expanded(
     on: str,
     cap: int = DECOMPRESSED_BYTES_MAX,
 ) -> Iterator[bytes]:
-    """The same in pieces, none of them empty; each is found in bounded time but for chains of empty
-    members, which are linear. What came before a fault is good."""
+    """Decompress `data` piece by piece; no piece is empty. Raises as `decompress`.
+
+    Each piece takes bounded time, except that a chain of empty members takes linear time. Pieces
+    before a fault are good."""
     expand = _EXPAND.get(codec)
     if expand is None:
         raise error(f"compression codec {codec} is unknown", on=on)
@@ -98,7 +102,7 @@ def expanded(
 
 
 def _expand_gzip(data: memoryview, cap: int) -> Iterator[bytes]:
-    """Members may be chained."""
+    """Decompress gzip; members may be chained."""
     position = 0
     while True:
         member = zlib.decompressobj(_GZIP_WBITS)
@@ -108,7 +112,7 @@ def _expand_gzip(data: memoryview, cap: int) -> Iterator[bytes]:
             if not shown:
                 raise ValueError("gzip member is cut short")
             yield member.decompress(shown, _PIECE_BYTES)
-            # At the end of a member zlib may put the same bytes into both: one of them counts.
+            # At the end of a member zlib may put the same bytes into both tails: only one counts.
             tails = (member.unconsumed_tail, member.unused_data)
             position += len(shown) - len(tails[member.eof])
             window = min(4 * window, _WINDOW_BYTES_MAX)
@@ -117,7 +121,8 @@ def _expand_gzip(data: memoryview, cap: int) -> Iterator[bytes]:
 
 
 def _expand_snappy(data: memoryview, cap: int) -> Iterator[bytes]:
-    """Raw, or the framing of the Java library: 16 bytes, then blocks with an i32 length each."""
+    """Decompress snappy: raw, or in the Java library's framing of 16 bytes and then blocks with an
+    i32 length each."""
     if bytes(data[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
         yield _expand_snappy_block(data, cap)
         return
@@ -134,7 +139,8 @@ def _expand_snappy(data: memoryview, cap: int) -> Iterator[bytes]:
 
 
 def _expand_snappy_block(block: memoryview, cap: int) -> bytes:
-    """The library has no cap, so the length that the block declares is read and judged first."""
+    """Decompress one raw snappy block of at most `cap` bytes."""
+    # The library has no cap, so the declared length is compared first.
     declared = cramjam.snappy.decompress_raw_len(bytes(block))
     if declared > cap:
         raise _TooLarge
@@ -142,7 +148,7 @@ def _expand_snappy_block(block: memoryview, cap: int) -> bytes:
 
 
 def _expand_lz4(data: memoryview, cap: int) -> Iterator[bytes]:
-    """Frame format only; frames may be chained."""
+    """Decompress lz4 in its frame format; frames may be chained."""
     position = 0
     while True:
         frame = lz4.frame.LZ4FrameDecompressor()
@@ -163,8 +169,9 @@ def _expand_lz4(data: memoryview, cap: int) -> Iterator[bytes]:
 
 
 def _expand_zstd(data: memoryview, cap: int) -> Iterator[bytes]:
-    """Streaming is the only way that honours a cap; a cut frame shows as fewer bytes, which the
-    count of records then notices."""
+    """Decompress zstd; frames may be chained."""
+    # Only streaming honours a cap. A frame that is cut short gives fewer bytes and no error; the
+    # count of records then shows it.
     decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_MAX)
     stream = decompressor.stream_reader(data, read_across_frames=True)
     while piece := stream.read(_PIECE_BYTES):
@@ -181,7 +188,7 @@ def _compress_snappy(data: bytes) -> bytes:
 
 
 def _compress_lz4(data: bytes) -> bytes:
-    """Independent blocks and no content size: the Java client reads nothing else."""
+    """Compress with independent blocks and no content size: the Java client reads nothing else."""
     return bytes(lz4.frame.compress(data, block_linked=False, store_size=False))
 
 

@@ -5,9 +5,9 @@ After the 61-byte header, under the batch CRC (big-endian):
     61 kind u8   62 payload version u8 = 1   63 reserved u16 = 0
     65 group u64   73 term u32   77 raft index u64   85 body
 
-Group, term and index are repeated so that an entry that lands in the wrong file or place shows
-itself. The body of a kind is written and read by the functions below; what only
-a later release can have written is `FutureFormat`.
+Group, term and index are repeated, so that an entry in the wrong file or place can be detected. The
+functions below write and read the body of each kind. An entry that only a later release can have
+written is `FutureFormat`.
 """
 
 import struct
@@ -52,24 +52,28 @@ class ControlEntry(NamedTuple):
 
 
 class TermStart(NamedTuple):
-    """Body of TERM_START: who leads, and the producer expiry cut-off (wall ms, -1 for none)."""
+    """Body of TERM_START: the leader, and the producer expiry cut-off (wall ms, -1 for none)."""
 
     leader: ReplicaId
     producers_expire_before_ms: WallMillis
 
 
 class ForcedRecovery(NamedTuple):
-    """Body of FORCED_RECOVERY: an operator let the log go on without these voters, which are lost
-    for ever. `claimed_index` is the last entry that this replica is known to have held, above the
-    entry itself where what lay between was damaged and is given up; 0 where nothing was."""
+    """Body of FORCED_RECOVERY: an operator let the log go on without these voters.
+
+    `lost` are the voters that never come back. `claimed_index` is the last entry that this replica
+    is known to have held. It lies above this entry when the operator gave up damaged entries in
+    between; it is 0 when there were none."""
 
     lost: tuple[ReplicaId, ...]
     claimed_index: RaftIndex
 
 
 class Marker(NamedTuple):
-    """Body of MARKER, written periodically. `digest` speaks of the state machine of an internal
-    topic's partition (raftlog.partition.machine.machine_feed); b"" where there is none."""
+    """Body of MARKER, which the leader writes periodically.
+
+    `digest` is that of the state machine of an internal topic's partition
+    (raftlog.partition.machine.machine_feed); b"" for a partition without one."""
 
     producers_expire_before_ms: WallMillis
     digest: bytes
@@ -85,7 +89,8 @@ def build_control_entry(
     timestamp_ms: WallMillis,
     body: bytes,
 ) -> Entry:
-    """The entry, its batch made. `base_offset` is the log's next offset, which stays as it is."""
+    """Make one of Raft's own entries with its batch. `base_offset` is the log's next offset; the
+    entry takes no offset."""
     assert kind is not EntryKind.RECORDS
     payload = _PREFIX.pack(kind, PAYLOAD_VERSION, 0, group, term, raft_index) + body
     size = BATCH_HEADER_BYTES + len(payload)
@@ -102,7 +107,7 @@ def build_control_entry(
 
 
 def parse_control_entry(batch: Buffer, error: type[RaftlogError], on: str) -> ControlEntry:
-    """The reverse, for a whole batch that is one of Raft's own entries (`batch.kind_of`); not the
+    """Decode a whole batch that is one of Raft's own entries (`batch.kind_of`). Does not check the
     CRC."""
     kind = kind_of(batch, error, on)
     reader = Reader(batch, error, on, position=BATCH_HEADER_BYTES + 2)

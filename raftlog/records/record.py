@@ -1,4 +1,4 @@
-"""Records inside a batch, read lazily. The inside of a stored batch is the producer's word alone.
+"""Records inside a batch, read lazily. Only the producer vouches for the inside of a stored batch.
 
 Layout of a record (Kafka protocol guide, "Record"; all varints are zigzag):
 
@@ -7,8 +7,8 @@ Layout of a record (Kafka protocol guide, "Record"; all varints are zigzag):
     header count varint | per header: key length varint | key
                                       value length varint, -1 = null | value
 
-The broker does not look inside what it stores, so here every length is checked against what is left
-and the caller names the error to raise. What was read before the fault is good.
+The broker does not look inside the batches that it stores. So this reader checks every length
+against the bytes left, and the caller names the error to raise. Records before a fault are good.
 """
 
 from collections.abc import Iterator
@@ -29,8 +29,8 @@ _RECORD_HEADER_BYTES_MIN: Final = 2
 
 
 class RecordHeader(NamedTuple):
-    """A header of a record; bytes of its key that are not UTF-8 are shown with backslashes, and a
-    null key as an empty one."""
+    """A header of a record. Bytes of its key that are not UTF-8 become backslash escapes. A null
+    key becomes an empty one."""
 
     key: str
     value: bytes | None
@@ -56,9 +56,11 @@ def records_of(
     """The records of a whole batch (magic 2, shape and CRC checked by the caller), in order.
 
     Yields nothing for one of Raft's own entries. Raises `error` where the inside cannot be read:
-    lengths, a codec's output, fewer records than the count. What can be read is read, as other
-    clients do, for the broker took it and acknowledged it: offsets may fall or leave the batch's
-    range, a header may have a null key, and bytes behind the last record are passed over.
+    wrong lengths, a codec's output, fewer records than the count.
+
+    Everything else is read, as other clients do, since the broker acknowledged it. Offsets may fall
+    or leave the batch's range, and a header may have a null key. Bytes behind the last record are
+    skipped.
     """
     header = read_header(batch)
     if header.is_raft_entry:
@@ -81,7 +83,7 @@ def _read_record(cursor: "_Cursor", header: BatchHeader) -> Record:
     if header.attributes & LOG_APPEND_TIME:
         timestamp = header.max_timestamp
     elif not -_I64_END <= timestamp < _I64_END:
-        # Every client that counts in 64 bits wraps here, and no answer has room for more.
+        # Every client that counts in 64 bits wraps here, and an answer has only 64 bits for it.
         timestamp = (timestamp + _I64_END) % (2 * _I64_END) - _I64_END
     delta = cursor.varint()
     key = cursor.nullable()

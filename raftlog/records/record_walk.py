@@ -1,12 +1,15 @@
 """Walks the records of a produced batch as Kafka's broker does, before it is stored.
 
-A broker judges headers only, unless `raftlog.validate.records` asks for more: then each record of
-each batch is looked at here. It costs about 1.5 us a record, and the time to decompress, so it runs
-off the loop, `RECORDS_STEP_MAX` records at a time, and batches of other partitions come in between.
+A broker checks headers only, unless `raftlog.validate.records` is set; then this walk checks each
+record of each batch. It costs about 1.5 us a record, and the time to decompress. So it runs off the
+loop, `RECORDS_STEP_MAX` records at a time, and batches of other partitions come in between.
 
-What a batch must be, beyond its header: it decompresses; it has as many records as it says, and no
-byte more; offset deltas count from 0; lengths stay inside of their record; a header has a key; each
-timestamp is within the topic's limits; and where records are compacted by key, each has one.
+The walk refuses a batch unless all of this holds:
+
+* The records decompress. There are as many as the header says, and no byte more.
+* Offset deltas count from 0, and lengths stay inside their record.
+* Each header has a key, and each timestamp is within the topic's limits.
+* Each record has a key, where the topic is compacted by key.
 """
 
 from typing import TYPE_CHECKING, Final, NamedTuple, final
@@ -27,7 +30,8 @@ _ON: Final = "records of a produced batch"
 
 
 class RecordRules(NamedTuple):
-    """What a topic asks of each record: timestamps from `earliest_ms` to `latest_ms`, and a key."""
+    """A topic's rules for each record: timestamps from `earliest_ms` to `latest_ms`, and a key when
+    `keyed`."""
 
     earliest_ms: int
     latest_ms: int
@@ -35,20 +39,21 @@ class RecordRules(NamedTuple):
 
 
 class RecordFault(NamedTuple):
-    """Why a batch is refused; `timestamp` when a record's timestamp is out of bounds."""
+    """The reason to refuse a batch; `timestamp` is True when a timestamp is out of bounds."""
 
     what: str
     timestamp: bool = False
 
 
 class _LieError(Exception):
-    """A record is not what it says."""
+    """A record breaks a rule or contradicts its own lengths and counts."""
 
 
 @final
 class RecordWalk:
-    """One walk. After `step` it is `done`, or goes on with the next step. `fault` is None while
-    all records were good."""
+    """One walk over the records of a batch, in steps.
+
+    `done` is True when the walk is over. `fault` is None as long as all records were good."""
 
     __slots__ = (
         "_at",
@@ -63,7 +68,8 @@ class RecordWalk:
     )
 
     def __init__(self, batch: Buffer, header: BatchHeader, rules: RecordRules) -> None:
-        """`header` is that of the batch, judged; `batch` stays as it is until the walk is done."""
+        """`header` is the checked header of `batch`. The batch must not change until the walk is
+        done."""
         body = memoryview(batch)[BATCH_HEADER_BYTES : header.size]
         codec = header.attributes & CODEC_MASK
         self._pieces: Iterator[bytes]
@@ -81,7 +87,7 @@ class RecordWalk:
         self.fault: RecordFault | None = None
 
     def step(self, records_max: int = RECORDS_STEP_MAX) -> None:
-        """Look at so many more records."""
+        """Check up to `records_max` more records."""
         assert not self.done, "the walk is over"
         try:
             for _ in range(min(records_max, self._count - self._index)):
@@ -107,7 +113,7 @@ class RecordWalk:
         if size < 0 or not self._has(at - self._at + size):
             raise _LieError(f"it says {size} bytes, which are not there")
         data = self._bytes
-        # `_has` may have moved what was read already, so the place is read again.
+        # `_has` may have moved the bytes that were read already, so the size is read again.
         size, at = _varint(data, self._at, len(data))
         end = at + size
         delta_ms, at = _varint(data, at + 1, end)
@@ -140,7 +146,7 @@ class RecordWalk:
             raise _LieError("it has no key, and the topic is compacted by key")
 
     def _has(self, size: int) -> bool:
-        """Whether so many bytes are there from the place of the walk on; reads them when so."""
+        """Whether `size` more bytes follow the walk's position; decompresses as far as needed."""
         left = len(self._bytes) - self._at
         if left >= size:
             return True

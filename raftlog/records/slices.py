@@ -8,8 +8,8 @@ from raftlog.base.ids import DirectoryId
 class FileSlice(NamedTuple):
     """`size` bytes from `position` of the file `path` (relative, `/` between names) of a directory.
 
-    Whoever performs the effect that carries the slice opens the file at once and keeps it open
-    until the bytes have left, so that a file removed or superseded later still yields the old
+    The shell that performs the effect with the slice opens the file at once, and keeps it open
+    until the bytes have left. So a file that is removed or replaced later still yields the old
     bytes.
     """
 

@@ -1,13 +1,13 @@
-"""The timestamps inside of a batch, read by the broker itself.
+"""The timestamps of the records in a batch, as the broker reads them.
 
-A header's `maxTimestamp` is its producer's claim: Sarama 1.45 leaves it unset, and any client may
-state too much or too little. It lies under the CRC, so a batch is stored with its claim as it came.
-Whatever leaves data out (a look-up by time, retention by time) asks these functions instead. They
+A header's `maxTimestamp` is its producer's claim. Sarama 1.45 leaves it unset, and any client may
+state too much or too little. It lies under the CRC, so the broker stores the claim as it came. Code
+that leaves data out (a look-up by time, retention by time) asks these functions instead. They
 decompress, and cost about 0.2 us a record, so they run off the loop.
 
-Two batches are taken at their header's word. In one with log append time, the leader wrote that
-timestamp. In one whose records cannot be read, there is nothing else; no reader gets anything out
-of that batch.
+These functions trust the header in two cases. In a batch with log append time, the leader wrote
+that timestamp. A batch whose records cannot be read has no other timestamp, and no reader gets
+anything out of it.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ from raftlog.records.record import Record, records_of
 NO_TIMESTAMP: Final = -1
 """The largest timestamp of no records at all, and the least that anything here returns."""
 _FAR: Final = 2**62
-"""From it on a sum of base and delta may wrap, as in every client that counts in 64 bits."""
+"""The base or delta from which their sum may wrap, as in every client that counts in 64 bits."""
 _ON: Final = "timestamps of a batch"
 
 
@@ -43,7 +43,7 @@ def largest_timestamp(batch: Buffer, header: BatchHeader) -> int:
         if delta is not None and abs(header.base_timestamp) < _FAR:
             largest = header.base_timestamp + delta
         else:
-            # Some sum may have wrapped, so each record is asked.
+            # Some sum may have wrapped, so each record is decoded.
             largest = max(record.timestamp_ms for record in records_of(batch, CorruptData, _ON))
     except (CorruptData, IndexError, ValueError):
         largest = header.max_timestamp
@@ -66,7 +66,7 @@ def first_at_or_after(
                 first = record
                 break
     except CorruptData:
-        # The broker stores insides as they were sent: a lie in there is the producer's.
+        # The broker stores records as the producer sent them, so they may be unreadable.
         return header.max_timestamp, Offset(max(header.base_offset, start))
     return None if first is None else (first.timestamp_ms, first.offset)
 
@@ -88,9 +88,11 @@ def largest_within(batch: Buffer, header: BatchHeader, start: Offset, limit: Off
 
 
 def _largest_delta(inside: bytes, count: int) -> int | None:
-    """The largest timestamp delta of `count` records; None when one of them is far. The loop of the
-    hottest job, so it reads two varints of each record and no more. IndexError or ValueError when
-    the records end early; bytes behind the last one are no record."""
+    """The largest timestamp delta of `count` records; None when one is at least `_FAR`.
+
+    Raises IndexError or ValueError when the records end early. Ignores bytes behind the last one.
+    """
+    # This is the loop of the hottest job, so it reads only two varints of each record.
     position, forward, back, far = 0, -1, -1, False
     for _ in range(count):
         size = inside[position]

@@ -1,13 +1,12 @@
-"""What a produced batch must look like before it is proposed: headers only, never the records.
+"""The checks of a produced batch before the leader proposes it: headers only, never the records.
 
-Kafka also walks the records; we do not, so a batch whose inside lies is stored as it was sent, and
-every reader of records must survive it (`raftlog.records.record`). Two lies show without a walk,
-and are refused:
+Kafka also walks the records. This broker does not, so it stores a batch with false contents as it
+was sent, and every reader of records must survive it (`raftlog.records.record`). Three faults show
+without a walk, and the broker refuses them:
 
-* a compressed field whose first bytes are not of its codec stands before every reader for good;
-* a count that no content of this size could have uses up billions of offsets.
-
-And a batch that may become more than readers take when it is decompressed is too large.
+* The first bytes of a compressed field are not of its codec. No reader would ever get past it.
+* No content of this size can have so many records. The count would use up billions of offsets.
+* The batch may decompress to more than readers accept.
 
 The faults are ours; the Kafka front maps them to Kafka's error codes.
 """
@@ -37,7 +36,7 @@ _NONE: Final = -1
 
 @final
 class BatchFault(enum.Enum):
-    """Why a produced batch is refused, in the order in which the checks are made."""
+    """The reasons to refuse a produced batch, in the order of the checks."""
 
     NOT_ONE_BATCH = "the field is not exactly one record batch"
     TOO_LARGE = "the batch is larger than the topic allows"
@@ -56,15 +55,15 @@ class BatchFault(enum.Enum):
 
 
 def validate_produced(field: Buffer, bytes_max: int) -> BatchHeader | BatchFault:
-    """The header of a batch that may be proposed once it is patched, or why it must be refused.
+    """The header of a batch that the leader may patch and propose, or the reason to refuse it.
 
     `field` is the whole records field of one partition; `bytes_max` is the topic's
-    `max.message.bytes`. Never raises, whatever the bytes are.
+    `max.message.bytes`. Never raises, for any bytes.
     """
     if len(field) < BATCH_HEADER_BYTES:
         return BatchFault.NOT_ONE_BATCH
     header = read_header(field)
-    # The old formats (magic 0 and 1) have their size elsewhere: name the cause, not the symptom.
+    # The old formats (magic 0 and 1) keep their size elsewhere, so the magic is checked first.
     if header.magic != MAGIC:
         return BatchFault.MAGIC
     if header.size != len(field):
@@ -79,7 +78,7 @@ def validate_produced(field: Buffer, bytes_max: int) -> BatchHeader | BatchFault
 def _fault_of(field: Buffer, header: BatchHeader) -> BatchFault | None:
     if header.base_offset != 0:
         return BatchFault.BASE_OFFSET
-    # This is what keeps a client from forging one of Raft's own entries, which are zero wide.
+    # Raft's own entries are zero offsets wide: this check keeps a client from forging one.
     if header.last_offset_delta < 0 or header.records_count != header.last_offset_delta + 1:
         return BatchFault.COUNT
     attributes = header.attributes

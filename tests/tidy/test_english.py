@@ -34,7 +34,6 @@ REFUSED_TODAY: dict[str, int] = {
     "raftlog/broker": 148,
     "raftlog/cli": 12,
     "raftlog/kafka": 17,
-    "raftlog/records": 22,
     "raftlog/runtime": 95,
     "raftlog/storage": 55,
     "raftlog/verify": 82,
