@@ -1,15 +1,19 @@
-"""How many groups of this node look for a leader at once.
+"""Limits how many groups of this node campaign for a leader at once.
 
-A node follows thousands of groups. When it could not run for a second, or a peer is gone, they all
-want to campaign in the same instant; a campaign costs a dozen messages and three syncs across the
-group, and one that is answered too late costs all that again. Unbounded, a busy cluster does
-nothing else: every attempt is made later by all the others, and none ends in time.
+The problem: a node follows thousands of groups. After a pause of a second, or when a peer is gone,
+they all want to campaign in the same instant. A campaign costs a dozen messages and three syncs
+across the group, and one that is answered too late costs all that again. Without a limit, each
+campaign delays all the others, and none ends in time.
 
-So there is a window, kept like that of TCP (Chiu and Jain 1989; RFC 5681): a campaign that ends in
-a leader widens it by one, one that runs into its time-out halves it, once an election time at most.
-Who finds no room waits in line, and is asked again whether it still wants to: mostly it has heard
-from a leader by then. A time-out costs a group its place, so that groups which cannot elect anybody
-do not keep out those which can.
+How it works: a window limits the campaigns, and adapts as TCP's does (Chiu and Jain 1989; RFC
+5681).
+
+1. A campaign that ends in a leader widens the window by one.
+2. A campaign that times out halves the window, at most once in an election time.
+3. A group that finds no room waits in line. When its turn comes, it is asked whether it still wants
+   to campaign: mostly it has heard from a leader by then.
+4. A group whose campaign timed out loses its place, and waits behind all that wait already. So
+   groups that cannot elect a leader do not keep out those that can.
 
 The metadata group does not wait: everything else needs it.
 """
@@ -30,7 +34,7 @@ WINDOW_MAX: Final = 512
 @final
 @attrs.define(eq=False)
 class Campaigns:
-    """Invariant: a group is running or waiting, never both."""
+    """The campaigns of one node. Invariant: a group is running or waiting, never both."""
 
     election_ns: Nanos
     window: int = WINDOW_START
@@ -39,7 +43,7 @@ class Campaigns:
     _halved_at: Instant = Instant(0)
 
     def admit(self, group: GroupId, now: Instant) -> bool:
-        """The group's time to campaign has come: whether it may, now. If not, it waits in line."""
+        """Whether a group whose time to campaign has come may begin now; else it waits in line."""
         if group in self._waiting:
             return False
         if group in self._running:
@@ -53,8 +57,8 @@ class Campaigns:
         return True
 
     def next(self) -> GroupId | None:
-        """The next in line, when there is room. It holds a place from now on: `ended` gives it
-        back."""
+        """The next group in line, when there is room. It holds its place in the window until
+        `ended`."""
         if not self._waiting or len(self._running) >= self.window:
             return None
         group = next(iter(self._waiting))
@@ -64,18 +68,18 @@ class Campaigns:
 
     @property
     def has_next(self) -> bool:
-        """Whether `next` would give one."""
+        """Whether `next` would return a group."""
         return bool(self._waiting) and len(self._running) < self.window
 
     def ended(self, group: GroupId, *, led: bool) -> None:
-        """The group has a leader (`led`), or does not campaign any more. Harmless for others."""
+        """The group has a leader (`led`), or stopped campaigning. Does nothing for other groups."""
         if group in self._running:
             del self._running[group]
             if led and self.window < WINDOW_MAX:
                 self.window += 1
 
     def dropped(self, group: GroupId) -> None:
-        """The group is gone."""
+        """Forget a group that stopped running here."""
         self._running.pop(group, None)
         self._waiting.pop(group, None)
 

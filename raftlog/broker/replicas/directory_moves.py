@@ -1,8 +1,8 @@
 """Moves replicas between the log directories of this broker, one after another.
 
-The replica is stopped while its files are copied: its leadership goes to another broker first, if
-one can take it. `raftlog.storage.directories.directory_move` says why a crash at any step loses
-nothing.
+The broker stops the replica while it copies the files. Before that, the replica hands its
+leadership to another broker, if one can take it. `raftlog.storage.directories.directory_move` says
+why a crash at any step loses nothing.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,9 @@ from raftlog.storage.directories.log_directories import directory_of
 from raftlog.storage.ops import CloseGroup
 
 _HAND_OVER_NS: Final[Nanos] = millis(3_000)
-"""How long another broker may take to take the leadership over; then the replica stops anyway."""
+"""How long the replica waits for another broker to take its leadership; then it stops anyway."""
 _LOOK_NS: Final[Nanos] = millis(20)
+"""How often it looks whether that happened."""
 
 
 @final
@@ -46,8 +47,11 @@ class _Move:
 @final
 @attrs.define(eq=False)
 class DirectoryMoves:
-    """`hosts` are the partition manager's; `stop` ends a replica in memory, `open_host` recovers
-    one from the files at its path."""
+    """The moves that wait or run on this broker.
+
+    `hosts` are the partition manager's. `stop` ends a replica in memory. `open_host` recovers a
+    replica from the files at its path.
+    """
 
     turn: Turn
     volume: Volume
@@ -59,8 +63,8 @@ class DirectoryMoves:
     _running: _Move | None = None
 
     def ask(self, group: GroupId, prefix: str) -> None:
-        """Move the replica of the group, which runs here, into that directory. A later wish takes
-        the place of one that waits."""
+        """Move the group's replica, which runs here, into that directory. A later call replaces a
+        move that still waits."""
         directories = self.turn.log_directories
         if self._running is not None and self._running.group == group:
             if directory_of(self._running.new) == prefix:
@@ -91,7 +95,7 @@ class DirectoryMoves:
             self._hand_over(move)
 
     def _hand_over(self, move: _Move) -> None:
-        """Give leadership away, then stop."""
+        """Transfer the leadership away, then stop the replica."""
         turn, replica = self.turn, move.host.replica
         if not self._is_present(move) or replica is None:
             self._end(move)
@@ -119,7 +123,7 @@ class DirectoryMoves:
 
     def _copied(self, move: _Move, value: object) -> None:
         if not self._is_present(move):
-            # Its deletion, which came meanwhile, removes the copy as well.
+            # The replica was deleted during the copy: the deletion removes the copy as well.
             self._end(move)
             return
         if isinstance(value, RaftlogError):
@@ -138,7 +142,7 @@ class DirectoryMoves:
         self.turn.job(self.volume.directory, delete_replica, (move.new,), done)
 
     def _switched(self, move: _Move, copied_bytes: int) -> None:
-        """The store says that the replica lies at its new path."""
+        """Go on at the new path, which the store names durably now."""
         probe("replica-moved")
         move.host.spec = attrs.evolve(move.host.spec, path=move.new)
         if self._is_present(move):
@@ -150,7 +154,7 @@ class DirectoryMoves:
         self._end(move)
 
     def _tidied(self, move: _Move, value: object) -> None:
-        """What could not be deleted is deleted at the next boot."""
+        """Trace files that could not be deleted; the next boot deletes them."""
         if isinstance(value, RaftlogError):
             self.turn.trace("replica-move-leaves-files", move.host.label, why=str(value))
 

@@ -1,5 +1,4 @@
-"""A replica id that this directory answers for, and where it stands between being asked for and
-running."""
+"""Keeps a replica id that this directory answers for, and its state from request to running."""
 
 import enum
 from typing import Final, final
@@ -17,7 +16,7 @@ from raftlog.storage.replica import LogOptions, ReplicaSpec
 
 @final
 class HostState(enum.Enum):
-    """Where a replica stands between being asked for and running."""
+    """How far a replica has come from request to running, or why it does not run."""
 
     OPENING = "opening"
     REGISTERING = "registering"
@@ -31,7 +30,7 @@ class HostState(enum.Enum):
 
 
 FOR_GOOD: Final = (HostState.POISONED, HostState.REFUSED)
-"""In this boot no replica comes of it any more."""
+"""States that last until the next boot: no replica of such a host runs before."""
 
 
 @final
@@ -50,6 +49,8 @@ class Host:
     state: HostState = HostState.OPENING
     replica: PartitionReplica | None = None
     why: str = ""
-    """Why it does not run, for operators."""
+    """Why the replica does not run, for operators."""
     attempts: int = 0
+    """Failed attempts to open it, since it last ran steadily."""
     opened_at: Instant = Instant(0)
+    """When it last began to run."""

@@ -3,32 +3,32 @@
 The problem: a broker is put back on an old copy of its disk. The copy has forgotten votes and
 records that the broker has promised to keep. Counted in a majority, it loses acknowledged records.
 
-Each boot draws an incarnation and syncs it into a list (`storage.incarnations`) before any
-handshake, which says it. Peers of an older release say none, and count as they always did. In each
-session, X and Y being the two ends, and the other way round likewise:
+Each boot draws an incarnation and syncs it into a list (`storage.incarnations`). Only then does the
+broker begin handshakes, which carry it. Peers of an older release send none, and count as they
+always did. In each session between X and Y, and the other way round likewise:
 
 1. Y names the incarnation of X's directory that it has synced last, by `IncarnationQuestion`, which
    is the first message of the session.
-2. When that one is not on X's list, Y has met a later life: X is an old copy, and refuses itself.
-   Otherwise X syncs that Y may hold this one and the present one, and answers
-   `IncarnationConfirmed`. So X's list never loses what Y may name later. While Y is syncing
-   something about this directory, it asks to be answered only after that.
-3. Y then syncs X's present incarnation in place of the one before. It may not do so earlier: the
-   one before could be all that tells that X is an old copy.
-4. From then on votes, acknowledgements and read confirmations of X may count at Y, when X has named
-   what it knows of Y, too: else Y could be the old copy, and be elected by X. Messages that
-   came before are kept, the newest of each kind, and count then.
+2. When that incarnation is not on X's list, Y has met a later life of the directory. So X is an old
+   copy, and refuses itself. Otherwise X syncs that Y may hold this incarnation and the present one,
+   and answers `IncarnationConfirmed`. So X's list never loses an incarnation that Y may name later.
+   While Y is still syncing an incarnation of X's directory, it repeats the question after that.
+3. Y then syncs X's present incarnation in place of the one before. Y may not do so earlier: the
+   one before could be the only sign that X is an old copy.
+4. From then on votes, acknowledgements and read confirmations of X may count at Y, once X has also
+   named the incarnation of Y that it knows. Otherwise Y could be the old copy, and X could elect
+   it. Y keeps the newest earlier message of each kind, and counts it then.
 
 That is not yet enough where Y and X together are no majority. A third voter Z may have met a later
-life of X which Y has not. So what X says counts at Y, in a group, once a majority *vouches* that
-holds Y and X. Y asks the other voters what they know of X (`VouchQuestion`, answered at once from
-memory). Where Z names another life than X's present one, Y asks X whether that one is on its list,
-too. Only voters of that majority are waited for, never third parties: without them nothing could be
-decided anyway. With three voters no broker is asked. In a joint configuration that goes for each
-half that X is a voter of: in the other one its words decide nothing.
+life of X, and Y not. So X's messages count at Y, in a group, only once a majority *vouches* for X;
+Y and X belong to that majority. Y asks the other voters what they know of X (`VouchQuestion`,
+answered at once from memory). When Z names a life other than X's present one, Y asks X whether its
+list holds that life. Y waits only for voters of that majority: without them the group could decide
+nothing anyway. With three voters Y asks none. A joint configuration needs such a majority in each
+half that X is a voter of. In the other half X's messages decide nothing.
 
-A voter that is not put back, and has synced a later life of X, is in every majority that X is in:
-then X never counts. That is the invariant; docs/internals/security.md says what is outside it.
+The invariant: X never counts when every majority that X is in holds a voter that has synced a later
+life of X and was not itself put back. docs/internals/security.md says what is outside it.
 """
 
 from collections.abc import Callable, Sequence
@@ -56,35 +56,41 @@ from raftlog.raft.quorum import VoteResult, majority_vote
 from raftlog.storage.directories.incarnations import NONE, Held, Incarnation, Known
 
 COUNTED: Final = frozenset((VoteReply, AppendReply, ReadEcho, InstallReply))
-"""By these a majority decides. All else decides nothing, and is heard at once."""
+"""Messages by which a majority decides. All others decide nothing, and are heard at once."""
 Place = tuple[NodeId, DirectoryId]
 
 
 @final
 @attrs.define(eq=False)
 class Acquaintance:
-    """A session with a peer that says its incarnation. `synced`: it is durable here. `heard`: the
-    peer has named what it knows of this end, and this end has had that life. `vouched` are
-    directories that know of no other life, or of one that the peer has confirmed; `doubts` are such
-    lives, and who named them, until it has."""
+    """A session with a peer that sends its incarnation.
+
+    `synced`: the peer's incarnation is durable here. `heard`: the peer has named the incarnation of
+    this end that it knows, and it is on the list here. `vouched`: directories that know of no other
+    life of the peer, or only of one that the peer has confirmed. `doubts`: other lives that the
+    peer has not confirmed yet, each with the directories that named it.
+    """
 
     link: LinkUp
     synced: bool = False
     heard: bool = False
     named: Incarnation | None = None
-    """The incarnation of it that this end has named to be replaced; None before."""
+    """The peer's incarnation that this end has asked to replace; None before that."""
     vouched: dict[Place, None] = attrs.Factory(dict)
     doubts: dict[Incarnation, dict[Place, None]] = attrs.Factory(dict)
     asked: dict[NodeId, SessionId] = attrs.Factory(dict)
     counts_in: dict[GroupId, Membership] = attrs.Factory(dict)
-    """Groups in which a majority vouches, by the membership of which that is true."""
+    """Groups in which a majority vouches, each with the membership for which that was found."""
 
 
 @final
 @attrs.define(eq=False)
 class Incarnations:
-    """See the module. `refuse` is called with the reason when this directory is an old copy;
-    `deliver` with what counts now. Both may be called in any turn."""
+    """The incarnations that this directory and its peers know of each other.
+
+    Calls `refuse` with the reason when this directory is an old copy, and `deliver` with messages
+    that count from now on. Both may be called in any turn.
+    """
 
     turn: Turn
     volume: Volume
@@ -92,7 +98,7 @@ class Incarnations:
     deliver: Callable[[LinkUp, GroupId, list[Any]], None] = attrs.field(init=False)
     _met: dict[NodeId, Acquaintance] = attrs.Factory(dict)
     _known: dict[DirectoryId, Known] = attrs.field(init=False)
-    """As far as it is durable; the store's own table may be ahead."""
+    """The durable part of the store's table, which may be ahead."""
     _held: dict[DirectoryId, Held] = attrs.field(init=False)
     _writing: dict[DirectoryId, Incarnation] = attrs.Factory(dict)
     _kept: dict[tuple[NodeId, GroupId, type], Any] = attrs.Factory(dict)
@@ -108,38 +114,38 @@ class Incarnations:
         return self.volume.store.incarnation
 
     def met(self, peer: NodeId) -> Acquaintance | None:
-        """How far the acquaintance with a peer is; None with one that says no incarnation."""
+        """The acquaintance with a peer; None when the peer sends no incarnation."""
         return self._met.get(peer)
 
     # --- sessions ---
 
     def link_up(self, link: LinkUp) -> None:
-        """A session begins. The peer asks once in it, so it is heard even while this end lets it
-        take no part."""
+        """Begin a session. The peer asks once in it, so its question is heard even while this end
+        refuses it."""
         if link.incarnation != NONE and self.own != NONE:
             self._met[link.peer] = Acquaintance(link)
 
     def admitted(self, peer: NodeId) -> None:
-        """The peer may take part; called before anything else is said to it."""
+        """Let the peer take part; called before any other message is sent to it."""
         met = self._met.get(peer)
         if met is None:
             return
         self._name(met)
-        # An earlier session with this one may have left votes of others waiting for its word.
+        # Votes of other peers may have waited, since an earlier session, for this peer to vouch.
         self._look_again()
 
     def link_down(self, peer: NodeId) -> None:
-        """The session is over, and with it what was said in it."""
+        """End the session, and drop the messages that came over it."""
         self._met.pop(peer, None)
         self.forget_words(peer)
 
     def forget_words(self, peer: NodeId) -> None:
-        """Messages of the peer that did not count yet never will."""
+        """Drop the peer's messages that do not count yet."""
         for key in [key for key in self._kept if key[0] == peer]:
             del self._kept[key]
 
     def _name(self, met: Acquaintance) -> None:
-        """Rule 1."""
+        """Name the last synced incarnation of the peer's directory (rule 1)."""
         link, naming = met.link, Naming.KNOWN
         before = self._known.get(link.directory)
         known = NONE if before is None else before.incarnation
@@ -152,7 +158,7 @@ class Incarnations:
     # --- the peer's questions ---
 
     def question(self, link: LinkUp, message: IncarnationQuestion) -> None:
-        """Rule 2."""
+        """Answer which of our lives the peer has met, or refuse this directory (rule 2)."""
         book, named = self.volume.store.incarnations, message.incarnation
         if named != NONE and not book.has(named):
             probe("old-copy-refuses-itself")
@@ -187,7 +193,10 @@ class Incarnations:
         return present is not None and present.session == link.session
 
     def confirmed(self, link: LinkUp, message: IncarnationConfirmed) -> None:
-        """Rule 3; or the peer has that life, too, which another voter named."""
+        """Replace the incarnation that the peer confirmed (rule 3).
+
+        Or note that the peer also had the life that another voter named.
+        """
         met = self._met.get(link.peer)
         if met is None or met.link.session != link.session:
             return
@@ -196,14 +205,17 @@ class Incarnations:
             self._count(met)
             return
         if met.synced or met.named != message.incarnation or link.directory in self._writing:
-            return  # late: of a question that another one has followed
+            return  # late: it answers a question that a newer one has replaced
         known = Known(link.peer, link.incarnation)
         self._writing[link.directory] = link.incarnation
         self.volume.records.append(self.volume.store.incarnations.know(link.directory, known))
         self.volume.when_durable(partial(self._synced, link.directory, known))
 
     def _synced(self, directory: DirectoryId, known: Known) -> None:
-        """Rule 4. Another session with that directory may have begun meanwhile."""
+        """Count the peer's messages from now on (rule 4).
+
+        Another session with that directory may have begun meanwhile.
+        """
         del self._writing[directory]
         self._known[directory] = known
         met = self._met.get(known.node)
@@ -220,7 +232,7 @@ class Incarnations:
     def that_count(
         self, link: LinkUp, replica: PartitionReplica, messages: Sequence[Any]
     ) -> Sequence[Any]:
-        """Those of a peer's messages for a replica that count; the newest of the rest is kept."""
+        """A peer's messages for a replica that count now; keeps the newest other of each kind."""
         if self.counts(link.peer, replica):
             return messages
         found = []
@@ -233,7 +245,7 @@ class Incarnations:
         return found
 
     def counts(self, peer: NodeId, replica: PartitionReplica) -> bool:
-        """Whether a peer's words may decide in this group; asks who must vouch for it."""
+        """Whether a peer's messages may decide in this group; asks the voters that must vouch."""
         met = self._met.get(peer)
         if met is None:
             return True
@@ -272,14 +284,14 @@ class Incarnations:
         self.turn.send(node, VouchQuestion(met.link.directory, met.link.incarnation))
 
     def vouch_question(self, link: LinkUp, message: VouchQuestion) -> None:
-        """Say what is known here of a third directory, and durable."""
+        """Answer with the durable incarnation that is known here of a third directory."""
         known = self._known.get(message.directory)
         incarnation = NONE if known is None else known.incarnation
         answer = VouchAnswer(message.directory, message.incarnation, incarnation)
         self.turn.send(link.peer, answer)
 
     def vouch_answer(self, link: LinkUp, message: VouchAnswer) -> None:
-        """Another voter says what it knows of a peer."""
+        """Take in what another voter knows of a peer."""
         place = (link.peer, link.directory)
         for met in list(self._met.values()):
             about = (met.link.directory, met.link.incarnation)
@@ -294,7 +306,7 @@ class Incarnations:
             self.turn.send(met.link.peer, IncarnationQuestion(message.known, Naming.NAMED))
 
     def _count(self, met: Acquaintance) -> None:
-        """More of what this peer said may count now."""
+        """Deliver those kept messages of this peer that count now."""
         for key in [key for key in self._kept if key[0] == met.link.peer]:
             replica = self.turn.replicas.get(key[1])
             if replica is None:
@@ -304,7 +316,7 @@ class Incarnations:
                 self.deliver(met.link, key[1], [self._kept.pop(key)])
 
     def _look_again(self) -> None:
-        """A voter came that may vouch."""
+        """Count the kept messages again: a voter came that may vouch."""
         for peer in dict.fromkeys(key[0] for key in self._kept):
             met = self._met.get(peer)
             if met is not None:
@@ -312,8 +324,11 @@ class Incarnations:
 
 
 def _halves_of(membership: Membership, place: Place) -> list[tuple[ReplicaId, ...]]:
-    """The halves in which a replica at this place is a voter. A learner is in none: it may soon be
-    in either, and keeps what it has acknowledged, so all must vouch for it."""
+    """The halves of a membership in which a replica at this place is a voter.
+
+    A learner is in neither half, so both must vouch for it: it may soon be a voter of either, and
+    then holds what it acknowledged as a learner.
+    """
     halves = [membership.voters, membership.outgoing]
     found = [half for half in halves if any(each[:2] == place for each in half)]
     return found or halves

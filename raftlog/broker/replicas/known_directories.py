@@ -1,5 +1,4 @@
-"""Whose words a partition's group takes: those of data directories that the cluster is known to
-have.
+"""Lets a partition's group hear only data directories that the cluster is known to have.
 
 A term that was taken is never given back, and there are only 2^31 of them. So a message reaches a
 partition's replica only when the image names the directory of its sender as that of the broker at
@@ -34,7 +33,7 @@ _KEPT: Final = frozenset((PreVoteRequest, VoteRequest, TimeoutNow))
 @final
 @attrs.define(eq=False)
 class KnownDirectories:
-    """See the module; asked about every message of Raft that comes over a link."""
+    """Asked about every Raft message that comes over a link; the module has the rules."""
 
     turn: Turn
     _waiting: dict[tuple[NodeId, GroupId, type], Any] = attrs.Factory(dict)
@@ -45,8 +44,8 @@ class KnownDirectories:
         return broker is not None and broker.directory == link.directory
 
     def heard(self, link: LinkUp, replica: PartitionReplica, messages: Sequence[Any]) -> list[Any]:
-        """Those of a link whose directory the image does not name that count at once. The senders
-        of all `messages` lie on that directory."""
+        """The messages that count at once, of a link whose directory the image does not name. All
+        senders of `messages` lie on that directory."""
         if replica.group == METADATA_GROUP:
             return list(messages)
         found = []
@@ -63,10 +62,10 @@ class KnownDirectories:
             yield key[1], [self._waiting.pop(key)]
 
     def forget(self, peer: NodeId) -> None:
-        """The session is over, and with it what was said in it."""
+        """Drop what waited from this peer: its session ended."""
         for key in [key for key in self._waiting if key[0] == peer]:
             del self._waiting[key]
 
     def __bool__(self) -> bool:
-        """Whether anything waits."""
+        """Whether any message waits."""
         return bool(self._waiting)

@@ -1,15 +1,16 @@
-"""Links to peers: sessions that begin and end, and what comes over them.
+"""Keeps the sessions with peers, and passes on the messages that come over them.
 
-A message counts only over the session of the moment. Raft's messages go to the replica they name,
-if it runs here and the sender is a replica on the data directory at the other end; all else is
-dropped. A partition's group takes terms from known directories only (`known_directories`), and
-what decides counts once it is known that its sender is no old copy (`incarnations`).
+A message counts only over the present session with its peer. Raft's messages go to the replica
+that they name, if it runs here and the sender is a replica on the data directory at the other end.
+All others are dropped. A partition's group takes terms from known directories only
+(`known_directories`). Votes and acknowledgements count once their sender is known to be no old copy
+(`incarnations`).
 
-While the image is older than what is known here to be committed, as after a boot that reads slowly,
-an old copy of a peer's disk cannot be told yet. Until then, in the metadata group, nobody's vote
-counts and nobody gets one, no leadership is taken over, and what a follower acknowledges is not
-heard. It is told again: acknowledgements answer heartbeats, and a leadership is offered as often.
-Nobody waits for it to read on: that needs the own disk only.
+The image may lag behind what is known here to be committed, for example while a boot still reads.
+Until it has caught up, this broker cannot recognise an old copy of a peer's disk. Meanwhile, in the
+metadata group, this broker counts no votes, gives none, takes over no leadership, and ignores the
+acknowledgements of followers. None of that is lost: followers acknowledge every heartbeat, and a
+leadership is offered again as often. The image catches up from this broker's own disk alone.
 """
 
 from collections.abc import Callable
@@ -47,16 +48,16 @@ from raftlog.raft.messages import (
 
 _OF_INCARNATIONS: Final = (IncarnationQuestion, IncarnationConfirmed, VouchQuestion, VouchAnswer)
 _HEARD_ALWAYS: Final = (ControllerRequest, ControllerReply, *_OF_INCARNATIONS)
-"""From refused peers, too. One end may refuse the other for a while that the other does not know
-of: a question that were dropped then would never be asked again in that session."""
+"""Messages that are heard even from refused peers. One end may refuse the other for a while without
+the other knowing. A question dropped then would never be asked again in that session."""
 _ELECTING: Final = (PreVoteRequest, PreVoteReply, VoteRequest, VoteReply, TimeoutNow)
 _PROMISING: Final = (AppendReply, ReadEcho, InstallReply)
 _HEARD_LATER: Final = frozenset((*_ELECTING, *_PROMISING))
-"""By these a majority decides, so it matters of which life of its disk a peer is."""
+"""Messages by which a majority decides: a peer on an old copy of its disk must not send them."""
 
 
 class Gate(Protocol):
-    """Who may talk to us at all: a rolled-back or condemned directory may not."""
+    """Decides which peers may take part: a rolled-back or condemned directory may not."""
 
     def peer_allowed(self, peer: NodeId, directory: DirectoryId, boot: BootNumber) -> bool: ...
 
@@ -74,7 +75,7 @@ class ControllerLinks(Protocol):
 
 
 class Knowledge(Protocol):
-    """How much the image of the moment knows."""
+    """Says whether the present image lags behind what is known to be committed."""
 
     @property
     def behind(self) -> bool: ...
@@ -92,7 +93,7 @@ class Links:
     controller: ControllerLinks
     incarnations: Incarnations
     refused: dict[NodeId, LinkUp] = attrs.Factory(dict)
-    """Sessions of peers that may not take part: only what is `_HEARD_ALWAYS` is heard of them."""
+    """Sessions of peers that may not take part; of those only `_HEARD_ALWAYS` is heard."""
     peers: tuple[PeerAddress, ...] = ()
     known: KnownDirectories = attrs.field(init=False)
     _peer_handlers: dict[type, Callable[[LinkUp, Any], None]] = attrs.Factory(dict)
@@ -114,7 +115,7 @@ class Links:
     # --- sessions ---
 
     def link_up(self, event: LinkUp) -> None:
-        """A session begins; one that was still open is over."""
+        """Begin a session with a peer; an older one that was still open ends."""
         assert event.peer != self.turn.node, event
         old = self.turn.sessions.get(event.peer)
         if old is not None:
@@ -139,7 +140,7 @@ class Links:
             self.turn.touch(group)
 
     def link_down(self, event: LinkDown) -> None:
-        """A session is over; one that is not the present one was over before."""
+        """End a session; does nothing when it is no longer the present one."""
         link = self.turn.sessions.get(event.peer)
         if link is None or link.session != event.session:
             return
@@ -159,12 +160,12 @@ class Links:
             self.turn.touch(group)
 
     def recheck(self) -> None:
-        """The image changed what it says about boots: ask again for every session.
+        """Judge every session again: the image changed what it says about boots.
 
-        A session that began before a later boot of its peer was known ends: the process at its
-        other end is dead, as a rule, and what it said last may still be on its way. Should it live,
-        it was started from an old copy of the directory, and shows that by a new handshake: what it
-        asks of the controller then is no echo.
+        A session ends when the image now knows a later boot of its peer. As a rule the process at
+        its other end is dead, and its last messages may still be on their way. If it lives, it
+        was started from an old copy of the directory. It then makes a new handshake, so that its
+        requests to the controller are not taken for late ones of the dead process.
         """
         for link in list(self.turn.sessions.values()):
             allowed = self.gate.peer_allowed(link.peer, link.directory, link.boot)
@@ -183,7 +184,7 @@ class Links:
         self._hear_who_waited()
 
     def _hear_who_waited(self) -> None:
-        """The image names more directories now."""
+        """Deliver messages that waited until the image named their sender's directory."""
         if not self.known:
             return
         for link in list(self.turn.sessions.values()):
@@ -196,9 +197,9 @@ class Links:
         broker. A controller may have two addresses, the configured one and the registered one."""
         found: dict[NodeId, list[PeerAddress]] = {}
         for controller in self.turn.config.controllers:
-            # The registered address was true when the controller registered. After all brokers came
-            # back at other addresses no leader exists who could tell the new ones: then only the
-            # configured address leads to a majority.
+            # The registered address was true when the controller registered. When all brokers came
+            # back at other addresses, no leader exists that could tell the new ones. Then only
+            # the configured addresses lead to a majority.
             found.setdefault(controller.node, []).append(controller)
         for node, broker in sorted(self.turn.image.brokers.items()):
             registered = PeerAddress(node, broker.peer_host, broker.peer_port)
@@ -213,8 +214,8 @@ class Links:
     # --- messages ---
 
     def messages(self, event: PeerMessages) -> None:
-        """What a peer sent in one go, in its order; messages of one group are worked in
-        together."""
+        """Handle the messages of one event in their order; those of one group that follow each
+        other are delivered together."""
         link = self.turn.sessions.get(event.peer)
         if link is None or link.session != event.session:
             probe("message-of-another-session-dropped")
@@ -257,10 +258,11 @@ class Links:
         self._deliver(link, {group: messages})
 
     def _that_count(self, group: GroupId, messages: list[Any]) -> list[Any]:
-        """Appends always do: their leader was elected by those who knew. Refusals do: nothing is
-        decided by them, but a leader hears that it is deposed."""
+        """The messages that count while the image may lag behind what is committed."""
         if group != METADATA_GROUP or not self.knowledge.behind:
             return messages
+        # Appends count: voters that knew more elected their leader. Refusals count: they decide
+        # nothing, but tell a leader that it is deposed.
         heard = [message for message in messages if type(message) not in _HEARD_LATER]
         if len(heard) < len(messages):
             probe("word-before-the-image-dropped")

@@ -1,4 +1,4 @@
-"""Which internal topic has which state machine on every replica of its partitions."""
+"""Names the state machine of each internal topic, which runs on every replica of it."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -8,9 +8,9 @@ from raftlog.metadata.rules.topic_names import OFFSETS_TOPIC
 from raftlog.partition.machine.applied import MachineFactory
 
 MACHINES: Final[Mapping[str, MachineFactory]] = {OFFSETS_TOPIC: GroupsMachine}
-"""Topic name to what makes an empty machine: a class, or a partial, never a closure."""
+"""Topic name -> factory of an empty machine: a class or a partial, never a closure."""
 
 
 def machine_for(topic: str) -> MachineFactory | None:
-    """What makes the machine of this internal topic; None when it has none."""
+    """The factory of this internal topic's machine; None when the topic has none."""
     return MACHINES.get(topic)

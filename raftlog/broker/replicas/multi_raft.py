@@ -1,20 +1,21 @@
-"""Heartbeats per pair of nodes: one message stands for every group that one node leads and the
-other follows, so that idle groups cost nothing.
+"""Sends heartbeats per pair of nodes, so that idle groups cost nothing.
+
+One message stands for every group that one node leads and the other follows.
 
 Rules:
 
 1. A heartbeat stands for a group only while both ends agreed on (group, term, leader) in this link
    session: the leader because an append of this term was acknowledged, the follower because it took
    one. The leader *offers* such a group; the follower covers it or *disagrees*.
-   It carries the offer in every round until one of them is answered for good: a refusal speaks of
-   the rounds up to its own, and does not take back what a later one offered.
-2. What a leader stopped leading is listed in every heartbeat from then on until a reply to one
-   that listed it came back; what a follower no longer agrees on, in every reply until a heartbeat
-   said that such a reply arrived. So no heartbeat and no reply ever speaks for more than its
-   sender knows, even when messages are lost, repeated or late. Rounds only rise; what is not
-   newer is dropped.
-3. Silence for one election time ends the coverage of all groups of the pair, with the last contact;
-   the replicas then count on their own from there. A new session starts from nothing.
+   Every round carries the offer until a reply settles it. A refusal speaks only of the rounds up to
+   its own, and does not take back what a later round offered.
+2. A leader lists each group that it stopped leading in every heartbeat, until a reply to one of
+   them arrives. A follower lists each group that it no longer agrees on in every reply, until a
+   heartbeat says that one of them arrived. So no heartbeat and no reply ever speaks for more than
+   its sender knows, even when messages are lost, repeated or late. Rounds only rise; a round that
+   is not newer is dropped.
+3. Silence for one election time ends the coverage of all groups of the pair. Each replica then
+   counts its own election time from the last contact. A new session starts from nothing.
 
 A pair without a covered group exchanges nothing.
 """
@@ -36,17 +37,17 @@ from raftlog.partition.replica import PartitionReplica
 @final
 @attrs.define(eq=False)
 class LeaderSide:
-    """Of one session: the groups that this node leads and the peer follows."""
+    """The groups that this node leads and the peer follows, in one session."""
 
     round: int = 0
     replied_round: int = 0
-    """Highest round that was replied to; always at most `round`."""
+    """The highest round that the peer has replied to; always at most `round`."""
     replied_at: Instant = Instant(0)
     offers: dict[GroupId, tuple[Offer, int]] = attrs.Factory(dict)
-    """Not yet replied to, with the first round that carried it."""
+    """Offers that have no reply yet, each with the first round that carried it."""
     covered: dict[GroupId, Offer] = attrs.Factory(dict)
     stopped: dict[GroupId, tuple[Place, int]] = attrs.Factory(dict)
-    """No longer led; with the first round that says so."""
+    """Groups that this node no longer leads, each with the first round that says so."""
 
     @property
     def idle(self) -> bool:
@@ -56,7 +57,7 @@ class LeaderSide:
 @final
 @attrs.define(eq=False)
 class FollowerSide:
-    """Of one session: the groups that the peer leads and this node follows."""
+    """The groups that the peer leads and this node follows, in one session."""
 
     heard_round: int = 0
     heard_at: Instant = Instant(0)
@@ -64,9 +65,9 @@ class FollowerSide:
     """The leader whose append a replica here took in this session."""
     covered: dict[GroupId, Offer] = attrs.Factory(dict)
     disagreed: dict[GroupId, tuple[Place, int]] = attrs.Factory(dict)
-    """With the first round whose reply says so."""
+    """Groups that this node refuses, each with the first round whose reply says so."""
     watched: bool = False
-    """A timer will look whether the peer fell silent."""
+    """Whether a timer is set that looks whether the peer fell silent."""
 
 
 @final
@@ -98,16 +99,16 @@ class MultiRaft:
     # --- what the broker reports ---
 
     def link_up(self, peer: NodeId, session: SessionId) -> None:
-        """A session begins; nothing is agreed on. The replicas hear of it by themselves."""
+        """Begin a session, in which nothing is agreed on yet. The caller tells the replicas."""
         self._pairs[peer] = Pair(peer, session)
 
     def link_down(self, peer: NodeId) -> None:
-        """The session is over and with it every coverage; the replicas hear of it by themselves."""
+        """End the session, and every coverage with it. The caller tells the replicas."""
         self._pairs.pop(peer, None)
         self.clocks.forget(peer)
 
     def taken(self, replica: PartitionReplica, output: ReplicaOutput) -> None:
-        """A replica's output of this turn names peers it agreed with or is uncovered from."""
+        """Take in which peers a replica agreed with, or lost coverage from, in this turn."""
         for peer in output.uncovered:
             self._uncovered(replica.group, peer)
         if output.leadership:
@@ -116,14 +117,14 @@ class MultiRaft:
             self._agreed(replica, peer)
 
     def dropped(self, group: GroupId) -> None:
-        """The group's replica stopped running here."""
+        """Forget a group whose replica stopped running here."""
         for pair in self._pairs.values():
             self._stop_leading(pair, group)
             self._stop_following(pair, group)
             pair.follows.agreed.pop(group, None)
 
     def covered_groups(self, peer: NodeId) -> tuple[int, int]:
-        """How many groups heartbeats stand for: led here, led there (for the status page)."""
+        """How many groups the heartbeats of a pair stand for: led here, led by the peer."""
         pair = self._pairs.get(peer)
         return (len(pair.leads.covered), len(pair.follows.covered)) if pair else (0, 0)
 
@@ -144,7 +145,7 @@ class MultiRaft:
         self._begin_beating()
 
     def _check_leading(self, replica: PartitionReplica) -> None:
-        """Stop speaking for a group that is not led any more, or in another term."""
+        """Stop speaking for a group that this node no longer leads in the offered term."""
         for pair in self._pairs.values():
             found = pair.leads.covered.get(replica.group)
             waiting = pair.leads.offers.get(replica.group)
@@ -191,7 +192,7 @@ class MultiRaft:
             self._uncover(group, offer.follower, side.replied_at)
 
     def replied(self, peer: NodeId, message: NodeHeartbeatReply) -> None:
-        """A follower's node answers one of our rounds."""
+        """Take in a follower's reply to one of our rounds."""
         pair = self._pairs.get(peer)
         if pair is None:
             return
@@ -219,8 +220,11 @@ class MultiRaft:
             self._uncover(place.group, offer.follower, contact)
 
     def _refused_offer(self, side: LeaderSide, place: Place, contact: Instant) -> None:
-        """A reply decides on the rounds up to its own: the follower may have agreed again when it
-        heard a later one that carried the offer, and covers the group then."""
+        """Drop an offer that a reply refused, unless a later round offered it again.
+
+        A reply speaks of the rounds up to its own. The follower may have agreed since, when it
+        heard a later round that carried the offer, and covers the group then.
+        """
         waiting, replied = side.offers.get(place.group), side.replied_round
         if waiting is None or waiting[0].term > place.term or waiting[1] > replied:
             return
@@ -246,7 +250,7 @@ class MultiRaft:
     # --- the follower's side ---
 
     def heard(self, peer: NodeId, message: NodeHeartbeat) -> None:
-        """A node that leads groups is alive; answer it."""
+        """Take in a heartbeat of a node that leads groups, and reply to it."""
         pair = self._pairs.get(peer)
         if pair is None:
             return
@@ -307,7 +311,7 @@ class MultiRaft:
         self.turn.at(deadline, self._look_at, pair.peer, pair.session)
 
     def _look_at(self, peer: NodeId, session: SessionId) -> None:
-        """Whether the peer's heartbeats stopped; the timer of an ended session finds nothing."""
+        """End all coverage if the peer fell silent; the timer of an ended session does nothing."""
         pair = self._pairs.get(peer)
         if pair is None or pair.session != session:
             return
@@ -326,7 +330,7 @@ class MultiRaft:
     # --- both ---
 
     def _uncovered(self, group: GroupId, peer: ReplicaId) -> None:
-        """A replica ended its coverage by itself: its term, leader or role changed."""
+        """Note that a replica ended its coverage: its term, leader or role changed."""
         pair = self._pairs.get(peer.node)
         if pair is not None:
             self._stop_leading(pair, group)

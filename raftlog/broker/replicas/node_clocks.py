@@ -1,4 +1,4 @@
-"""The wall clocks of other nodes, as their heartbeats last told them.
+"""Keeps the wall clocks of other nodes, as their heartbeats last told them.
 
 A leader deletes by age only while most voters of the partition share its wall clock: one clock that
 jumped a month ahead must not delete a month of records. Node heartbeats and their replies carry the
@@ -31,14 +31,14 @@ class NodeClocks:
     _told: dict[NodeId, _Told] = attrs.Factory(dict)
 
     def heard(self, node: NodeId, wall_ms: WallMillis, now: Instant) -> None:
-        """A heartbeat of that node, or a reply to one, said what its clock shows."""
+        """Note the clock of that node, which its heartbeat or its reply to one carried."""
         if wall_ms == NO_WALL:
             self._told.pop(node, None)
         else:
             self._told[node] = _Told(wall_ms, now)
 
     def forget(self, node: NodeId) -> None:
-        """The link session with that node ended."""
+        """Forget the clock of a node whose link session ended."""
         self._told.pop(node, None)
 
     def shares(self, node: NodeId, now: Instant, wall_ms: WallMillis) -> bool:

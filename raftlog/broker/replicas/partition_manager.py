@@ -1,12 +1,12 @@
-"""Which replicas run here: create, register, recover, start, stop, reopen, delete.
+"""Creates, registers, recovers, starts, stops, reopens and deletes the replicas of this broker.
 
 Laws:
 1. A replica is created or deleted only for an explicit delta that names its replica id, never
    because of a message and never because an image lacks it. A delta about an older id than the
    one that runs is late and ignored; so is one about the id that runs already.
-2. Registered before the first vote or ack: the registration is durable before the replica exists
-   in memory. Registered and without files means lost: it is reported and gets a new id, it never
-   starts empty a second time.
+2. The registration is durable before the replica exists in memory, so before its first vote or
+   ack. A replica that is registered but has no files is lost: the broker reports it, and it gets a
+   new id. It never starts empty a second time.
 3. A replica whose write failed, or whose files proved bad, is closed and comes back only through
    recovery, after a pause that grows while that does not help.
 
@@ -57,15 +57,15 @@ METADATA_TOPIC_ID: Final = TopicId(bytes(16))
 """Names group 0's directory; no topic has this id."""
 _BACKOFF_MS_MIN: Final = 100
 _SALVAGE_AFTER: Final = 3
-"""Failed attempts to open before what cannot be read counts as damage: disks have bad moments."""
+"""Failed attempts to open before unreadable data counts as damage: disks have bad moments."""
 _STEADY_NS: Final = millis(60_000)
-"""A replica that ran for so long since it was opened counts as recovered."""
+"""A replica that ran this long since it was opened counts as recovered."""
 _HOLD_BACK_ELECTIONS: Final = 2
 """How many election times a new replica that is not the first choice for leader waits longer."""
 
 
 class Reports(Removals, Protocol):
-    """Whom the manager tells what the controller must hear."""
+    """Passes on to the controller which replicas are removed or lost."""
 
     def report_lost(self, group: GroupId, replica: ReplicaId) -> None: ...
 
@@ -101,7 +101,7 @@ class PartitionManager:
             self._configure(topic_id)
         for removal in delta.delete:
             self.delete(removal)
-        for start in delta.start:  # whom a younger one stood in the way of, which was deleted
+        for start in delta.start:  # a deleted younger one stood in its way
             if start.group not in self.hosts:
                 self.volume.when_durable(partial(self._start_again, start))
         for retarget in delta.retarget:
@@ -128,7 +128,7 @@ class PartitionManager:
         )
 
     def _start_again(self, wanted: StartReplica) -> None:
-        """If it has not left meanwhile: then its registration went, and it would begin empty."""
+        """Start the replica, unless it left: then it has no registration, and would start empty."""
         topic = self.turn.image.topics.get(wanted.topic_id)
         if topic is not None and wanted.replica in topic.partitions[wanted.partition].replicas:
             self.start(wanted)
@@ -201,7 +201,7 @@ class PartitionManager:
         return self.turn.log_directories.path_of(group, replica, plain, known)
 
     def _look_for_lost(self, retarget: Retarget) -> None:
-        """Whether a replica is wanted that runs here no more: told before, it got no successor."""
+        """Report a lost replica again if the image wants it: the first report had no effect."""
         group = retarget.group
         for replica in retarget.target:
             if (replica.node, replica.directory) != (self.turn.node, self.volume.directory):
@@ -319,15 +319,15 @@ class PartitionManager:
             self._run(host, recovered, cast("AppliedMachine", value))
 
     def _mark_tail(self, recovered: RecoveredReplica) -> None:
-        """What a boot found behind the last mark was acknowledged, perhaps, and is durable: on an
-        idle log no round would ever mark it."""
+        """Mark the entries that a boot found behind the last mark: they are durable, and may have
+        been acknowledged. On an idle log no round would ever mark them."""
         log = recovered.log
         if recovered.state is ReplicaState.INTACT and log is not None:
             self.volume.store.note_mark(log.mark(recovered.commit_hint), self.turn.now)
 
     def _run_new(self, host: Host, recovered: RecoveredReplica) -> None:
-        """The registration is durable. The first choice for leader campaigns soon. The others
-        hold back: where hundreds of groups begin at once, the first choice may be late."""
+        """Run a replica whose registration is durable. The first choice for leader campaigns soon.
+        The others hold back: when hundreds of groups begin at once, that one may be late."""
         self._run(host, recovered)
         if host.replica is None:
             return
@@ -338,8 +338,8 @@ class PartitionManager:
             host.replica.node.defer(Nanos(_HOLD_BACK_ELECTIONS * config.election_ns))
 
     def _raft_of(self, group: GroupId) -> RaftOptions:
-        """Brokers act on what the metadata group has committed: they hear of it at once, not with
-        the next append or heartbeat. Nobody reads it by lease, so its elections need not wait."""
+        """The Raft options of a group. Brokers hear at once what the metadata group has committed,
+        because they act on it. No client reads it by lease, so its elections need not wait."""
         if group == METADATA_GROUP:
             none = Nanos(0)
             return attrs.evolve(self.raft, eager_commit=True, lease_ns=none, earlier_lease_ns=none)
@@ -348,8 +348,8 @@ class PartitionManager:
     def _run(
         self, host: Host, recovered: RecoveredReplica, restored: AppliedMachine | None = None
     ) -> None:
-        """Run the replica: with a machine that was `restored` from its snapshot, or, where there is
-        none, with an empty one."""
+        """Run the replica, with the machine that was `restored` from its snapshot; when there is
+        none, with an empty machine."""
         if not self._is_present(host):
             return
         machine = restored
@@ -401,7 +401,7 @@ class PartitionManager:
     # --- failures ---
 
     def failed(self, group: GroupId, replica: PartitionReplica, error: RaftlogError) -> None:
-        """A write or a read of this replica failed: close it, reopen it through recovery."""
+        """Close a replica after a failed write or read, and reopen it through recovery."""
         host = self.hosts.get(group)
         if host is None or host.replica is not replica:
             return
@@ -415,8 +415,8 @@ class PartitionManager:
         self._close_files(host, partial(self._wait, error=error))
 
     def differs(self, group: GroupId, replica: PartitionReplica, why: str) -> None:
-        """The machine of this replica is not what its leader's is: the replica takes part in
-        nothing any more, in this boot; the others go on."""
+        """Stop a replica whose machine differs from its leader's. It takes part in nothing until
+        the next boot; other replicas go on."""
         host = self.hosts.get(group)
         if host is None or host.replica is not replica:
             return
@@ -427,7 +427,7 @@ class PartitionManager:
         host.state, host.why = HostState.REFUSED, why
 
     def poisoned(self, error: RaftlogError) -> None:
-        """A sync failed: nothing of this directory may be promised any more, in this boot."""
+        """Stop all replicas after a failed sync: this directory promises nothing until a boot."""
         probe("data-directory-poisoned")
         self.turn.trace("directory-poisoned", f"node {self.turn.config.node}", why=str(error))
         for host in list(self.hosts.values()):
@@ -440,7 +440,7 @@ class PartitionManager:
         host.state, host.why = HostState.POISONED, str(error)
 
     def directory_failed(self, error: DirectoryFailed) -> None:
-        """A further directory failed: its replicas take part in nothing in this boot."""
+        """Take the replicas of a failed further directory offline until the next boot."""
         if not self.turn.log_directories.fail(error.directory, error):
             return
         probe("replicas-of-a-failed-directory-go-offline")
@@ -455,8 +455,8 @@ class PartitionManager:
         self.turn.log_directories.offline[host.spec.group] = None
 
     def refused(self, why: str) -> None:
-        """The cluster goes on without this directory: it takes part in nothing, group 0
-        included."""
+        """Stop all replicas, group 0 included: the cluster goes on without this
+        directory."""
         probe("directory-takes-part-in-nothing")
         for host in list(self.hosts.values()):
             self._stop(host)
@@ -476,13 +476,13 @@ class PartitionManager:
             self._open(host)
 
     def _stop(self, host: Host) -> None:
-        """End the replica in memory; those who wait at it are answered in this turn."""
+        """End the replica in memory; its waiting clients are answered in this turn."""
         if host.replica is not None:
             host.replica.stop(self.turn.now)
             self._leave(host, host.replica)
 
     def _leave(self, host: Host, replica: PartitionReplica) -> None:
-        """Out of everything but this turn's last take."""
+        """Remove the replica from all tables; only the end of this turn still takes its output."""
         group = host.spec.group
         host.replica = None
         self.turn.replicas.pop(group, None)

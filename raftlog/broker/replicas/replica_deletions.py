@@ -1,7 +1,8 @@
 """Deletes replicas of this broker, as the image asks, and tells the controller when they are gone.
 
-The registration goes first, durably; then the files, wherever they lie; then the word of it. What
-cannot be deleted is tried again, with a pause, and is not confirmed.
+1. The registration is removed, durably.
+2. The files are deleted, in every directory. A deletion that fails is tried again after a pause.
+3. The controller hears that the replica is gone, only after its files are.
 """
 
 from functools import partial
@@ -21,7 +22,7 @@ from raftlog.storage.replica import replica_path
 
 
 class Removals(Protocol):
-    """Hears of what is gone."""
+    """Hears which replicas are gone."""
 
     def confirm_removed(self, removed: list[tuple[GroupId, ReplicaEpoch]]) -> None: ...
 
@@ -29,15 +30,15 @@ class Removals(Protocol):
 @final
 @attrs.define(eq=False)
 class ReplicaDeletions:
-    """See the module. The replica does not run here any more."""
+    """Deletes replicas that no longer run here; the module has the order."""
 
     turn: Turn
     volume: Volume
     reports: Removals
 
     def begin(self, removal: Removal, *, close: bool) -> None:
-        """Forget the replica and delete its files. `close`: no younger one of the group has its
-        place, so the writer forgets its files, too."""
+        """Forget the replica and delete its files. With `close` the writer closes the group's
+        files, too: no younger replica of the group runs here."""
         group, replica = removal.group, removal.replica
         if close:
             self.volume.ops.append(CloseGroup(group))
@@ -48,9 +49,11 @@ class ReplicaDeletions:
         self.volume.when_durable(partial(self._delete_files, group, replica, paths))
 
     def _has_others(self, removal: Removal) -> bool:
-        """Whether the image still lists another id of the group on this directory. The last
-        registration then stays, be its replica gone: it says that no older one may begin again, and
-        in which term a younger one goes on."""
+        """Whether the image still lists another id of the group on this directory.
+
+        Then the last registration stays even though its replica is gone. It keeps an older replica
+        from starting again, and gives a younger one the term in which it goes on.
+        """
         topic = self.turn.image.topics.get(removal.topic_id)
         if topic is None:
             return False

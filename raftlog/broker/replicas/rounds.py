@@ -1,6 +1,6 @@
-"""The end of a turn: every touched replica is taken once, and what they want becomes the effects.
+"""Ends a turn: takes each touched replica once, and turns its output into effects.
 
-And its other half, some turns later: the rounds come back, written, durable or failed.
+Some turns later the rounds come back: written, durable or failed.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ Watcher = Callable[[PartitionReplica, ReplicaOutput], None]
 
 
 class Producers(Protocol):
-    """The clients that wait until their partitions take more."""
+    """The producers that wait until their partitions accept more records."""
 
     @property
     def has_groups_over(self) -> bool: ...
@@ -40,10 +40,10 @@ class Producers(Protocol):
 class Rounds:
     """Takes replicas, hands out rounds, and tells replicas how their rounds went.
 
-    `replica_changed` hears of outputs with a new leadership, membership or in-sync set,
-    and when a machine may be served from, or no more;
-    `metadata_taken` of every output of the metadata group. `leader_known`: a replica may now tell
-    who leads it, because its term is durable.
+    `replica_changed` hears of outputs with a new leadership, membership or in-sync set, and of a
+    machine that begins or ceases to serve requests. `metadata_taken` hears of every output of the
+    metadata group. `leader_known` is called when a replica's term becomes durable, because the
+    replica may then name its leader.
     """
 
     turn: Turn
@@ -57,13 +57,13 @@ class Rounds:
     replica_changed: Watcher
     leader_known: Callable[[], None]
     awaiting: dict[GroupId, None] = attrs.Factory(dict)
-    """Groups led here that cannot go on without the answer of a follower."""
+    """Groups led here that cannot go on before a follower answers."""
     _io_id: int = 0
 
     # --- handing out ---
 
     def finish_turn(self) -> None:
-        """Take what was touched, fold it into the effects of the turn."""
+        """Take the touched replicas, and turn their output into the effects of the turn."""
         turn = self.turn
         completed: list[Completion] = []
         if turn.touched:
@@ -93,7 +93,7 @@ class Rounds:
             for message in output.send:
                 turn.send(message.to.node, message)
         if turn.replicas.get(group) is not replica:
-            if group == METADATA_GROUP:  # it was closed, and who was the controller by it is not
+            if group == METADATA_GROUP:  # closed: a controller that it made is none any more
                 self.metadata_taken(replica, output)
             return
         if replica.node.awaits_answers or replica.awaits_in_sync:
@@ -126,7 +126,8 @@ class Rounds:
             self.replica_changed(replica, output)
 
     def _campaign_ended(self, replica: PartitionReplica) -> None:
-        """If it had one. Who won is not done before it has committed: that is work for all, too."""
+        """Give back the group's place among the campaigns, if it holds one."""
+        # A winner keeps its place until it has committed: that costs the whole group work, too.
         if not replica.is_leader or replica.ready:
             self.campaigns.ended(replica.group, led=replica.leader is not None)
 
@@ -146,8 +147,8 @@ class Rounds:
         self.turn.touch(replica.group)
 
     def _settle(self, replica: PartitionReplica) -> None:
-        """Let producers go on once little waits to be committed: what waited for the leader to be
-        ready may have run out of time."""
+        """Let producers go on once few bytes wait to be committed. Waiting requests may have timed
+        out before the leader was ready."""
         left = replica.uncommitted_bytes if replica.is_leader else 0
         self.producers.settled(replica.group, left)
 
@@ -167,19 +168,19 @@ class Rounds:
                 turn.effects.sends.append(PeerSend(node, link.session, messages))
 
     def dropped(self, group: GroupId) -> None:
-        """Its replica is gone."""
+        """Forget a group whose replica is gone."""
         self.awaiting.pop(group, None)
 
     # --- coming back ---
 
     def written(self, event: Written) -> None:
-        """The round's bytes can be read from the files: that promises nothing, so nobody who waits
-        gets an answer by it and no replica is taken for it."""
+        """Note that the round's bytes can be read from the files. That promises nothing, so no
+        waiting client is answered and no replica is taken."""
         for replica in self._replicas_of(event.io_id):
             replica.written(event.io_id)
 
     def persisted(self, event: Persisted) -> None:
-        """The round is durable, but for the groups that were reported as failed."""
+        """Note that the round is durable, except for groups that were reported as failed."""
         replicas = self._replicas_of(event.io_id)
         found = self.volume.rounds.pop(event.io_id, None)
         if found is None:
@@ -196,7 +197,7 @@ class Rounds:
             call()
 
     def _tell(self, replicas: list[PartitionReplica], io_id: IoId) -> None:
-        """The round counts as durable for these replicas; with strict marks, once its marks are."""
+        """Tell these replicas that the round counts; with strict marks, its marks are durable."""
         for replica in replicas:
             if self.turn.replicas.get(replica.group) is replica:
                 pending = not replica.node.term_durable
@@ -207,7 +208,7 @@ class Rounds:
                 self.turn.touched[replica.group] = replica
 
     def _replicas_of(self, io_id: IoId) -> list[PartitionReplica]:
-        """Those of the round's replicas that still run."""
+        """The round's replicas that still run."""
         found = self.volume.rounds.get(io_id)
         if found is None:
             return []
@@ -215,7 +216,7 @@ class Rounds:
         return [replica for replica in found.replicas if running.get(replica.group) is replica]
 
     def failed(self, event: WriteFailed) -> None:
-        """Part of a round, or the whole directory, failed."""
+        """Handle a failed write: of some groups, of a further directory, or of the whole volume."""
         if event.groups is None:
             self.volume.poisoned = event.error
             self.volume.rounds.clear()

@@ -1,4 +1,4 @@
-"""Looks again at the closed segments of this broker's replicas while it runs: rot at rest.
+"""Reads the closed segments of this broker's replicas again while it runs, to find rot at rest.
 
 The problem: bytes that were verified once are served as slices of files, unread. A bit that flips
 after that reaches clients, and a follower's rot is found only when the follower must lead.
@@ -7,14 +7,14 @@ How it works:
 1. A pass walks every closed segment of every running replica, in stretches of about
    SCRUB_JOB_BYTES. One job runs at a time, as a search, so it holds up no other job.
 2. A pass lasts half of `raftlog.scrub.interval.ms`, its jobs spread evenly over that time. All
-   passes go in the same order, so no segment waits longer than the interval between two looks.
+   passes go in the same order, so each segment is read at least once in every interval.
 3. After each job the scrubber pauses at least SCRUB_PAUSE_SHARE times as long as the job took. A
-   pass that is late for that is finished all the same; `scrub_passes_late` counts it.
-4. What a job finds damaged is told to the replica, as if a read had met it: a replica that others
-   can repair is closed and reopened through recovery, and a leader hands over first.
+   pass that becomes late by that still runs to its end; `scrub_passes_late` counts it.
+4. The scrubber reports damage to the replica as a failed read would. A replica that others can
+   repair is closed and reopened through recovery; a leader hands over first.
 
-A client that asks twice for one offset on one connection may have refused what it was given. The
-stretch there is then checked before it is sent again, at most once an interval.
+A client that asks twice for one offset on one connection may have refused the records. The broker
+then checks that stretch before it sends it again, at most once an interval.
 """
 
 from functools import partial
@@ -54,7 +54,7 @@ _BEFORE_ALL: Final[_Rank] = (False, GroupId(-1), 0)
 @final
 @attrs.define(eq=False)
 class _Stretch:
-    """What a job looks at."""
+    """The part of a segment that one job reads."""
 
     replica: PartitionReplica
     segment: Segment
@@ -75,12 +75,12 @@ class Scrubber:
     turn: Turn
     interval_ns: Nanos
     _first_group: GroupId | None = None
-    """Where every pass begins: drawn once, so that a broker that restarts often, before a pass is
-    over, does not look at the same segments each time."""
+    """The group at which every pass begins. It is drawn once per start: a broker that often
+    restarts before a pass is over then does not read the same segments each time."""
     _ends_at: Instant = Instant(0)
     _left_bytes: int = 0
     _seen: _Rank = _BEFORE_ALL
-    """The segment that was looked at last in this pass."""
+    """The last segment that this pass has read from."""
     _next: WalkPlace | None = None
     """Where its next stretch begins; None when it is done."""
     _failed: tuple[_Place | None, int] = (None, 0)
@@ -90,9 +90,11 @@ class Scrubber:
     # --- passes -----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Called in the first turn: the first pass begins when replicas have had time to open, on
-        each broker at a moment of its own. Where every copy of a batch rotted, the copies are then
-        found one after another, and the last one is kept."""
+        """Set the timer of the first pass; called in the first turn.
+
+        The pause gives replicas time to open, and differs between brokers. When every copy of a
+        batch rotted, the copies are then found one after another, and the last one is kept.
+        """
         if self.interval_ns:
             pause_max = min(self.interval_ns // 2, millis(SCRUB_FIRST_MS_MAX))
             pause = self._draws().below(pause_max) + 1
@@ -114,7 +116,7 @@ class Scrubber:
         self._step()
 
     def _pause_after(self, byte_count: int, took: Nanos) -> None:
-        """Rest for the share of the time left that this job had of the bytes left."""
+        """Rest so that the bytes left spread evenly over the time left."""
         now, left = self.turn.now, max(self._left_bytes, byte_count, 1)
         self._left_bytes = left - byte_count
         paced = max(0, self._ends_at - now) * byte_count // left
@@ -131,8 +133,8 @@ class Scrubber:
         self.turn.search(stretch.replica, scrub_stretch, (order,), done)
 
     def _next_stretch(self) -> _Stretch | None:
-        """The next place of this pass; a damaged segment is told again instead, for by now another
-        voter may be able to repair it."""
+        """The next stretch of this pass. Reports a damaged segment again instead of reading it: by
+        now another voter may be able to repair it."""
         first, replicas = self._first_group or GroupId(0), self.turn.replicas
         for group in sorted(replicas, key=partial(_rank, first=first)):
             replica = replicas[group]
@@ -151,7 +153,7 @@ class Scrubber:
         return None
 
     def _looked(self, stretch: _Stretch, value: object) -> None:
-        """A job came back; it says something only of the segment as it was then."""
+        """Take in a job's result, which speaks only of the segment as it was then."""
         took = Nanos(self.turn.now - stretch.began)
         byte_count = SCRUB_JOB_BYTES
         if isinstance(value, StretchSound):
@@ -172,8 +174,9 @@ class Scrubber:
         )
 
     def _judge(self, stretch: _Stretch, value: object) -> None:
-        """What could not be read may be read again; what was read and is wrong is damage."""
+        """Report damage, or retry a failed read a bounded number of times."""
         if isinstance(value, DiskError):
+            # A disk may fail a read once. Bytes that were read and are wrong are damage at once.
             place, failed = self._failed
             failed = failed + 1 if place == stretch.place else 1
             self._failed = (stretch.place, failed)
@@ -183,7 +186,7 @@ class Scrubber:
             path = stretch.segment.path
             on = f"{path}, entry {stretch.start.raft_index}"
             error = CorruptData(f"cannot be read again and again: {value}", on=on)
-            # Else the recovery takes the index file's word for the segment, and reads nothing.
+            # Otherwise the recovery would trust the index file, and not read the segment.
             done = partial(self._distrusted, stretch.replica, error)
             self.turn.job(stretch.replica.directory, distrust_index, (path,), done)
         elif isinstance(value, CorruptData):
@@ -192,7 +195,7 @@ class Scrubber:
             raise value
 
     def _distrusted(self, replica: PartitionReplica, error: CorruptData, value: object) -> None:
-        del value  # Where even that failed, the next pass finds the same.
+        del value  # If even that job failed, the next pass finds the same damage.
         self._found(replica, error)
 
     def _found(self, replica: PartitionReplica, error: CorruptData) -> None:
@@ -215,7 +218,7 @@ class Scrubber:
     # --- what a client asks for again -------------------------------------------------------------
 
     def given(self, connection: ConnectionId, group: GroupId, offset: Offset) -> None:
-        """A client was given records of a closed or open segment from this offset on."""
+        """Remember that a connection was sent records of this group from this offset on."""
         self._given.pop((connection, group), None)
         self._given[connection, group] = offset
         _forget_oldest(self._given)
@@ -223,8 +226,11 @@ class Scrubber:
     def recheck(
         self, connection: ConnectionId, replica: PartitionReplica, offset: Offset
     ) -> ColdRead | None:
-        """A job that checks what lies there, when this connection was given this very offset last
-        and nobody has looked since an interval; its result is that of a read of the log."""
+        """A job that checks the records at an offset; None when no check is due.
+
+        A check is due when this connection was last sent this very offset, and the place was not
+        rechecked for an interval. The job's result is that of a read of the log.
+        """
         if self._given.get((connection, replica.group)) != offset or not self.interval_ns:
             return None
         log = replica.log
@@ -250,8 +256,10 @@ class Scrubber:
 
 
 def _closed(log: PartitionLog) -> list[Segment]:
-    """The segments that take no more entries, and whose files hold all of them: the next one begins
-    in memory before this one is written."""
+    """The segments that take no more entries, and whose files hold all of them.
+
+    The next segment begins in memory before this one is written, so its existence is not enough.
+    """
     durable = log.durable_index
     return [each for each in log.segments[:-1] if each.end.raft_index <= durable]
 

@@ -1,8 +1,7 @@
-"""A graceful stop: leadership goes to others first, then the rounds in flight come back, then the
-end.
+"""Stops a broker gracefully: hands leadership over, then waits for the rounds in flight.
 
-A transfer that fails is tried again with another follower until the deadline; what has nobody to
-go to (one replica, no follower in reach) is not waited for.
+A transfer that fails is tried again with another follower until the deadline. The stop does not
+wait for a group that no other replica can lead (one replica, no follower in reach).
 """
 
 from typing import Final, final
@@ -21,21 +20,21 @@ _LOOK_NS: Final[Nanos] = millis(20)
 @final
 @attrs.define(eq=False)
 class Stopping:
-    """`deadline` is NEVER until a stop was asked for."""
+    """The state of a stop. `deadline` is NEVER until a stop was asked for."""
 
     turn: Turn
     volume: Volume
     deadline: Instant = NEVER
     done: bool = False
     _asked: dict[int, ReplicaId] = attrs.Factory(dict)
-    """Group -> whom its leadership was offered to last."""
+    """Group -> the replica that was last offered its leadership."""
 
     @property
     def asked(self) -> bool:
         return self.deadline != NEVER
 
     def begin(self, deadline: Instant) -> None:
-        """Start handing over; asking again changes the deadline."""
+        """Start handing over; a second call changes the deadline."""
         first = not self.asked
         self.deadline = deadline
         if first:
@@ -43,7 +42,10 @@ class Stopping:
             self._look()
 
     def _look(self) -> None:
-        """Hand over what is still led here; be done when nothing is, or at the deadline."""
+        """Hand over the groups that are still led here.
+
+        The stop is done at the deadline, or when none is left to wait for.
+        """
         leading = [replica for replica in self.turn.replicas.values() if replica.is_leader]
         waiting = False
         for replica in leading:
@@ -55,7 +57,7 @@ class Stopping:
         self.turn.at(Instant(self.turn.now + _LOOK_NS), self._look)
 
     def _hand_over(self, replica: PartitionReplica) -> bool:
-        """Whether somebody is there to take it."""
+        """Transfer the leadership, one heir at a time; False when no replica can take it."""
         heirs = self._heirs(replica)
         if not heirs:
             return False

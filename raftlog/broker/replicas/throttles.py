@@ -1,7 +1,7 @@
-"""Throttled moves, as group 0 wants them: whose budget bounds what this broker sends to learners.
+"""Throttles what this broker sends to learners of moves, as group 0 wants it.
 
-The names are Kafka's. A move is throttled twice, by the budget of the broker that sends and by that
-of the broker that receives. Each counts only for replicas that the topic's list names.
+The names are Kafka's. A move is throttled twice: by the budget of the sending broker and by that of
+the receiving broker. Each counts only for replicas that the topic's list names.
 
 Kafka's followers fetch, so each keeps its own budget. Here leaders send. The budget of a broker
 that receives is therefore divided evenly between the brokers that lead a throttled move to it, as
@@ -35,8 +35,8 @@ _FOLLOWERS: Final = "follower.replication.throttled.replicas"
 @final
 @attrs.define(eq=False)
 class Throttles:
-    """Those of one broker. Groups keep the `Throttling` that they were given: it is changed in
-    place."""
+    """The throttles of one broker. A group keeps the `Throttling` that it was given, which is
+    changed in place."""
 
     turn: Turn
     own: Throttle = attrs.Factory(Throttle)
@@ -45,7 +45,7 @@ class Throttles:
     _settings: BrokerSettings = attrs.Factory(dict)
 
     def of(self, group: GroupId) -> Throttling:
-        """What paces this group's learners while its replica leads here."""
+        """The `Throttling` that paces this group's learners while its replica leads here."""
         throttling = self._groups[group] = Throttling()
         receivers = len(self._followers)
         self._refill(self.turn.image, group)
@@ -54,11 +54,11 @@ class Throttles:
         return throttling
 
     def dropped(self, group: GroupId) -> None:
-        """The group's replica stopped running here."""
+        """Forget a group whose replica stopped running here."""
         self._groups.pop(group, None)
 
     def image_changed(self, image: ClusterImage, delta: ClusterDelta) -> None:
-        """Rates, lists or moves may have changed."""
+        """Take in rates, lists and moves that changed with the image."""
         for topic_id in delta.configured:
             topic = image.topics.get(topic_id)
             for partition in topic.partitions if topic is not None else ():
@@ -100,7 +100,7 @@ class Throttles:
             self.turn.touch(topic.partitions[number].group)
 
     def _share(self, image: ClusterImage) -> None:
-        """Each receiving broker's rate, divided between those that lead a move to it."""
+        """Divide each receiving broker's rate between the brokers that lead a move to it."""
         if not self._followers:
             return
         leaders: dict[NodeId, dict[NodeId, None]] = {}
@@ -121,7 +121,7 @@ class Throttles:
 
 
 def _throttled(image: ClusterImage) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
-    """The partitions of topics that throttle those who receive."""
+    """The partitions of topics that throttle receiving brokers."""
     for _, topic in sorted(image.topics.items()):
         if topic.config(_FOLLOWERS):
             for number, partition in enumerate(topic.partitions):
@@ -129,7 +129,7 @@ def _throttled(image: ClusterImage) -> Iterator[tuple[TopicImage, int, Partition
 
 
 def _rate(settings: BrokerSettings, node: NodeId, name: str) -> int:
-    """The rate that counts for a broker: its own before that of every one."""
+    """The rate of a broker in bytes a second: its own, else the default for every broker."""
     for owner in (node, EVERY_BROKER):
         value = dict(settings.get(owner, ())).get(name)
         if value is not None:

@@ -1,5 +1,4 @@
-"""One data directory as the broker sees it: its store, what the next round carries, rounds in
-flight."""
+"""Keeps one data directory as the broker sees it: its store, its next round, rounds in flight."""
 
 from collections.abc import Callable
 from typing import final
@@ -23,15 +22,16 @@ class Round:
     """A write round that was handed out and has not come back."""
 
     replicas: list[PartitionReplica]
-    """Those that gave operations or store records to it."""
+    """The replicas that gave operations or store records to this round."""
     after: list[AfterRound]
-    """Called when it is durable; never when it failed."""
+    """Called when the round is durable; never when it failed."""
 
 
 @final
 @attrs.define(eq=False)
 class Volume:
-    """`poisoned` is the error of a failed sync: nothing is written here any more."""
+    """One data directory. `poisoned` is the error of a failed sync, after which it writes no
+    more."""
 
     directory: DirectoryId
     store: StoreImage
@@ -45,11 +45,11 @@ class Volume:
 
     @property
     def deadline(self) -> Instant:
-        """When a turn must take what the store still wants written; never, once poisoned."""
+        """When a turn must write the store's pending records; NEVER once poisoned."""
         return self.store.deadline if self.poisoned is None else NEVER
 
     def when_durable(self, call: AfterRound) -> None:
-        """`call()` once everything added so far in this turn is durable."""
+        """Run `call()` once everything added so far in this turn is durable."""
         self.after.append(call)
 
     def take(self, io_id: IoId, now: Instant) -> Write | None:
