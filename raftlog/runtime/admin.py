@@ -48,7 +48,7 @@ class AdminServer:
     identity: tuple[tuple[str, str], ...]
     """Headers of every answer: whose health this is. A port may have become another broker's."""
     fault_door: FaultDoor | None = None
-    """Of a broker under test."""
+    """Serves /faults of a broker under test; None for any other broker."""
     _waiting: dict[int, trio.Event] = attrs.field(factory=dict, init=False)
     _answers: dict[int, Any] = attrs.field(factory=dict, init=False)
     _tokens: int = attrs.field(default=0, init=False)

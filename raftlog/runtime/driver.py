@@ -42,7 +42,7 @@ LONGEST_WAIT_SECONDS: Final = 3600.0
 
 
 class DrivenBroker(Protocol):
-    """What the driver drives: `raftlog.broker.Broker`, or a fake in tests."""
+    """The broker that the driver drives: `raftlog.broker.Broker`, or a fake in tests."""
 
     def handle(self, events: list[Event], now_ns: Instant, wall_ms: int) -> Effects: ...
 
@@ -90,7 +90,7 @@ class Driver:
     stopped: trio.Event = attrs.field(factory=trio.Event, init=False)
     turns: int = attrs.field(default=0, init=False)
     paused: bool = attrs.field(default=False, init=False)
-    """No turn is taken: what SIGSTOP is to a process. What is posted waits."""
+    """No turn is taken, as after SIGSTOP of a process. Posted events wait."""
     _queue: TurnQueue = attrs.field(factory=TurnQueue, init=False)
     _in_turn: bool = attrs.field(default=False, init=False)
     _wanted: bool = attrs.field(default=False, init=False)
@@ -186,8 +186,8 @@ class Driver:
                 await self._run_wanted()
             self._armed = NEVER
             if self.clock.now() >= self._wake_at and not self.paused:
-                # What arrived in time is read before a late timer speaks: a busy machine wakes
-                # timers and readers together, and in any order.
+                # Read the bytes that arrived in time before a late timer runs: a busy machine
+                # wakes timers and readers together, and in any order.
                 await trio.lowlevel.checkpoint()
                 self._run_turn_guarded()
         raise self._failed

@@ -22,7 +22,7 @@ where it stays."""
 
 
 class FaultDoor(Protocol):
-    """What the admin listener asks about paths that begin with /faults."""
+    """Answers the admin listener for paths that begin with /faults."""
 
     def answer(self, method: str, path: str, content_type: str, body: bytes) -> Answer: ...
 
@@ -32,15 +32,15 @@ class Faults(Protocol):
 
     @property
     def door(self) -> FaultDoor | None:
-        """Who answers /faults; None: it is not served."""
+        """The door that answers /faults; None when /faults is not served."""
         ...
 
     def over_broker(self, driven: DrivenBroker, broker: Broker) -> DrivenBroker:
-        """What the driver drives in place of `driven`, which is the broker or its recorder."""
+        """The broker to drive in place of `driven`, which is the broker or its recorder."""
         ...
 
     def over_disk(self, disk: Disk) -> Disk:
-        """What the broker has for a disk, whose files are sent as they lie on `disk`."""
+        """The disk that the broker uses. Its files are sent as they lie on `disk`."""
         ...
 
     def attach(self, turn_soon: Callable[[], None], inline: Callable[[bool], None]) -> None:

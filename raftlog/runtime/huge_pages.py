@@ -1,8 +1,8 @@
-"""Backing what a broker holds by huge pages.
+"""Backs the heap of a broker by huge pages.
 
 A turn touches a few hundred objects that lie all over the heap, and between two turns the core runs
-other processes: with small pages most of a lone turn's time goes into looking up addresses again,
-most of all under a hypervisor, where one look-up walks two tables. With huge pages the heap of a
+other processes. With small pages, most of a lone turn's time goes into looking up addresses again.
+It is worst under a hypervisor, where one look-up walks two tables. With huge pages the heap of a
 broker is a dozen entries instead of ten thousand.
 
 Source: madvise(2), MADV_HUGEPAGE and MADV_COLLAPSE (Linux 6.1). Best effort: where the kernel
@@ -103,7 +103,8 @@ def _madvise() -> Advise:
 
 
 def _collapse(advise: Advise, mapping: Mapping, size: int, clock: Clock, until: int) -> int:
-    # What is mapped beside it later stays small; what is freed and used again inside stays huge.
+    # A later neighbour of this mapping keeps small pages. Memory that is freed and used again
+    # inside the mapping keeps huge ones.
     advise(mapping.start, mapping.end - mapping.start, _MADV_HUGEPAGE)
     first = -(-mapping.start // size) * size
     return sum(

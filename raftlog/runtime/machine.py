@@ -41,7 +41,7 @@ OPEN_FILES_WANTED: Final = 65_536
 @final
 @attrs.frozen(kw_only=True)
 class Machine:
-    """What a broker process has of the world; nothing of it outlives the process but the disk."""
+    """The ports of a broker process to the world. Only the disk outlives the process."""
 
     clock: Clock
     entropy: Entropy

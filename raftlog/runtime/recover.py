@@ -98,8 +98,9 @@ class GroupFound:
 @final
 @attrs.frozen(kw_only=True)
 class Recovery:
-    """What a recovery finds, or has done. `absent` are partitions of the cluster, as far as this
-    directory knows it, whose voters are all lost or elsewhere and which have no replica here."""
+    """The findings of a recovery, or its actions. `absent` are partitions of the cluster, as far as
+    this directory knows it, whose voters are all lost or elsewhere and which have no replica
+    here."""
 
     node: NodeId
     groups: tuple[GroupFound, ...]
@@ -181,7 +182,7 @@ class _Work:
     _rounds: int = 0
 
     def look(self, group: GroupId) -> GroupFound:
-        """What is to be done with the replica of this group."""
+        """The action that the replica of this group needs."""
         registration = self.image.registrations[group]
         name, path = self._name(group), registration.path
         spec = ReplicaSpec(
@@ -321,7 +322,7 @@ class _Work:
 
     @property
     def cluster(self) -> ClusterImage:
-        """What this directory knows of the cluster, undecided commands too; empty when its metadata
+        """The cluster as this directory knows it, undecided commands too; empty when its metadata
         cannot be read."""
         if self._cluster is None:
             self._cluster = _cluster_image(self.disk, self.image)

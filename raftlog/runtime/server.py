@@ -71,7 +71,7 @@ class Stream(Protocol):
 @final
 @attrs.frozen(kw_only=True)
 class Started:
-    """What `serve` reports once it listens: the ports that were really bound."""
+    """The report of `serve` once it listens: the ports that were really bound."""
 
     node: NodeId
     cluster: ClusterId
@@ -220,8 +220,8 @@ async def _ask_for_cluster(
     identity: PeerIdentity,
     address: PeerAddress,
 ) -> Agreed:
-    """What a controller says of itself. One of the last release, which cannot seal, is asked over a
-    plain link, where those are allowed."""
+    """The handshake result of a controller. A controller of the last release cannot seal; it is
+    asked over a plain link, where those are allowed."""
     route = config.broker.route_to(address)
     for sealed in (True, False) if identity.seals else (False,):
         with trio.fail_after(handshake.HANDSHAKE_SECONDS):

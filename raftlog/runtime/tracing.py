@@ -1,8 +1,8 @@
 """Trace events as JSON lines for operators: one object a line, wall time first.
 
 Repeats are counted, not repeated. A client that sends rubbish in a loop would else fill the disk:
-1.2 MB in 14 seconds was seen. Of one kind the first `LINES_MAX` of a window are written, and at its
-end one line says how many more there were, with the last of them. A kind is the name alone for
+1.2 MB in 14 seconds was seen. For each kind the first `LINES_MAX` of a window are written, and at
+its end one line says how many more there were, with the last of them. A kind is the name alone for
 what any client or stranger can cause, and the whole event for everything else.
 """
 

@@ -29,18 +29,15 @@ CODE = re.compile(r"``[^`]+``|`[^`]+`")
 LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 # room -> what is refused there today. A number may only become smaller; a new room begins with 0.
 REFUSED_TODAY: dict[str, int] = {
-    "README.md": 0,
-    "docs": 0,
-    "raftlog/base": 23,
     "raftlog/broker": 116,
     "raftlog/cli": 12,
     "raftlog/kafka": 17,
-    "raftlog/runtime": 95,
+    "raftlog/runtime": 1,
     "raftlog/storage": 55,
     "raftlog/verify": 82,
     "scripts": 69,
     "sim/mutants": 2,
-    "sim/raftlog_sim": 269,
+    "sim/raftlog_sim": 258,
     "sim/scenarios": 50,
     "tests": 235,
 }

@@ -130,7 +130,7 @@ class OpenedDirectories:
 
 
 class Machine(Protocol):
-    """What of `raftlog.runtime.machine.Machine` this needs."""
+    """The part of `raftlog.runtime.machine.Machine` that this module needs."""
 
     @property
     def disk(self) -> Disk: ...

@@ -42,11 +42,11 @@ ROUNDS_TOGETHER_MAX: Final = 64
 """Rounds that share one sync: a sync should not wait for an endless stream of writes."""
 INLINE_SYNC_NANOS_MAX: Final = 1_000 * NANOS_PER_MICRO
 INLINE_NANOS_PER_KIB: Final = 500
-"""What a round may take on the loop: the base, and so much for its size. On a busy machine most of
-it is waiting for a core, which a round on the thread does as well, and twice."""
+"""The time a round may take on the loop: `INLINE_SYNC_NANOS_MAX` plus this per KiB. On a busy
+machine most of that time is waiting for a core. A round on the thread waits for a core twice."""
 INLINE_BYTES_MAX: Final = 8 * KIB
-"""A record or a few, which somebody waits for. Bulk belongs on the thread: while the disk takes it,
-the loop takes in what comes next."""
+"""The largest round that is synced on the loop: one record or a few, which a client waits for. Bulk
+belongs on the thread: while the disk writes it, the loop receives the next requests."""
 INLINE_SLOW_MAX: Final = 8
 """Slow inline syncs in a row that say nothing about the disk: the core was given to another. The
 quickest of so many shows what the disk can do."""
@@ -57,8 +57,9 @@ INLINE_STALL_NANOS: Final = 50_000 * NANOS_PER_MICRO
 """A sync that held up the loop for so long, half a heartbeat, is one too many: with ten times as
 much, all groups led here would be taken from it, those without a write too."""
 INLINE_MEAN_NANOS_MAX: Final = 4_000 * NANOS_PER_MICRO
-"""Of recent inline syncs, slow and quick ones together: a quick disk on a busy machine stays below.
-With more, a quick one among them was luck (a cache of the disk), and clears nothing."""
+"""The largest mean of recent inline syncs, slow and quick ones together. A quick disk on a busy
+machine stays below it. Above it, a quick one among them was luck (a cache of the disk), and clears
+nothing."""
 INLINE_OVER_NANOS_MAX: Final = INLINE_SLOW_MAX * INLINE_STALL_NANOS
 """A hundred quick ones make up for any past."""
 SLOW_ROUND_NANOS: Final = 1_000 * NANOS_PER_MICRO
@@ -236,8 +237,8 @@ class DirectoryThreads:
         return self._busy > 0 and not self._slow
 
     def take_written(self) -> list[Event]:
-        """What `written` holds. It promises nothing and so is worth no turn of its own; every turn
-        takes it, before the ends of the same rounds."""
+        """Take the events that `written` holds. They promise nothing, so they start no turn of
+        their own; every turn takes them, before the ends of the same rounds."""
         return [self.written.popleft() for _ in range(len(self.written))]
 
     def read(self, read: Read) -> None:
@@ -270,7 +271,7 @@ class DirectoryThreads:
             self.written.append(Written(write.io_id, self.directory))
 
     def _came_of(self, performing: _Performing) -> tuple[list[Event], int]:
-        """What came of the rounds, and how many had something to sync."""
+        """The events that end the rounds, and how many rounds had something to sync."""
         writes, result = performing.writes, performing.result
         assert result is not None, "it has ended"
         if result.poisoned is not None:

@@ -5,8 +5,8 @@
 A broker with a process of its own has a folder for each boot, DIR/n1-boot1/, with the same files.
 
 Brokers share one folder, on one trio thread. A thread of its own writes, so that a slow disk holds
-up no turn. What it is behind is bounded: beyond that, or when the disk fails, recordings end, and
-the brokers go on.
+up no turn. Its backlog is bounded. When the backlog exceeds the bound, or the disk fails,
+recordings end and the brokers go on.
 
 To wake a thread costs more than to record a turn. So the thread looks for rows by itself, every
 tenth of a second, and is woken only when many bytes wait. A process that is killed loses that much.
@@ -188,7 +188,7 @@ class RecordingFolder:
         while True:
             self._wake.wait(_LOOK_SECONDS)
             self._wake.clear()
-            # What is appended after the last look waits for the next one.
+            # A row that is appended after the last look waits for the next one.
             while self._queue:
                 item = self._queue.popleft()
                 if item is None:
@@ -217,7 +217,7 @@ class RecordingFolder:
 @final
 class BootFolders:
     """The recordings of a broker with a process of its own: a folder in `directory` for each boot.
-    Of its earlier boots the oldest go first."""
+    The oldest boots are deleted first."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -92,7 +92,7 @@ class LocalCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a Kafka client takes to connect."""
+        """The `bootstrap.servers` value for a Kafka client."""
         return ",".join(f"{HOST}:{place.client_port}" for place in self.places)
 
     def place(self, node: int) -> BrokerPlace:
@@ -125,7 +125,7 @@ class LocalCluster:
         self.save()
 
     def _input(self) -> int:
-        """What a broker's standard input is. The pipe's second end is not inherited by brokers."""
+        """The standard input for a broker. The pipe's second end is not inherited by brokers."""
         if not self.ends_with_parent:
             return subprocess.DEVNULL
         if self._lifeline is None:
@@ -171,7 +171,7 @@ class LocalCluster:
         time.sleep(_POLL_SECONDS)
 
     def waits_for(self, node: int) -> str | None:
-        """What a broker lacks to be ready; None when it is ready. `OperatingError` when its process
+        """The reason why a broker is not ready; None when it is. `OperatingError` when its process
         has ended."""
         process = self.processes.get(node)
         if process is not None and process.poll() is not None:
@@ -179,7 +179,7 @@ class LocalCluster:
         return self.lacking(node, process.pid if process is not None else None)
 
     def lacking(self, node: int, process: int | None) -> str | None:
-        """What the broker in this process lacks to be ready; None when it is ready. An answer of
+        """The reason why the broker in this process is not ready; None when it is. An answer of
         another cluster's broker, or of another process, does not count: the port may be theirs.
         `process` is None for a broker that this object has not started."""
         health = health_of(self.place(node).admin_port)
@@ -250,7 +250,7 @@ class LocalCluster:
         return max((len(each.controllers) for each in self._identities()), default=0)
 
     def _identities(self) -> Iterator[DirectoryIdentity]:
-        """Of all data directories that are formatted: a broker that joins formats its own."""
+        """The identities of the formatted data directories. A broker that joins formats its own."""
         for place in self.places:
             disk = PosixDisk(str(self.data_path(place.node)))
             if is_formatted(disk):

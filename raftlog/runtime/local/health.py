@@ -1,4 +1,4 @@
-"""What a broker of this machine says of its health, and whether it is the broker that was meant.
+"""Asks a broker of this machine for its health, and checks that it is the broker that was meant.
 
 Every answer of the admin listener names its cluster, its node and its process (`raftlog.runtime.
 admin`). A port alone proves nothing: another cluster may listen there, and be ready.
@@ -25,7 +25,7 @@ class Health(NamedTuple):
 
 
 def health_of(admin_port: int) -> Health | None:
-    """What is answered at this admin port; None when nothing is."""
+    """The health that is answered at this admin port; None when there is no answer."""
     connection = http.client.HTTPConnection(HOST, admin_port, timeout=ANSWER_SECONDS)
     try:
         connection.request("GET", "/readyz")

@@ -117,7 +117,7 @@ def refuse_taken(ports: Iterable[int], *, for_whom: str) -> None:
 
 
 def whose(port: int) -> tuple[str, str]:
-    """Who has a port that is taken, and what to do about it."""
+    """The holder of a port that is taken, and what to do about it."""
     holder = holder_of(port)
     if holder is None and set(_inodes(port)) == {_NO_PROCESS}:
         return "a connection that ended a moment ago", "try again in a minute, or at other ports"
@@ -147,7 +147,7 @@ def holder_of(port: int) -> Holder | None:
 
 
 def _link(file: Path) -> str:
-    """What a descriptor is; empty when its process has closed it since it was listed."""
+    """The target of a descriptor; empty when its process has closed it since it was listed."""
     try:
         return os.readlink(file)
     except OSError:
@@ -155,7 +155,7 @@ def _link(file: Path) -> str:
 
 
 def _inodes(port: int) -> Iterator[str]:
-    """Of the sockets at this port, at any address. Nothing where there is no /proc."""
+    """The inodes of the sockets at this port, at any address; none where there is no /proc."""
     for table in ("tcp", "tcp6"):
         try:
             lines = (_PROC / "net" / table).read_text().splitlines()[1:]

@@ -1,4 +1,4 @@
-"""What `cluster.json` says of a local cluster, and stopping brokers that another process started.
+"""Reads `cluster.json` of a local cluster, and stops brokers that another process started.
 
 A process id is only a number: a process counts as ours when its command line names the broker's
 configuration file.
@@ -23,7 +23,7 @@ _POLL_SECONDS: Final = 0.02
 
 
 def load_state(directory: Path) -> dict[str, Any]:
-    """What `cluster.json` says; `OperatingError` when there is none."""
+    """The content of `cluster.json`; `OperatingError` when there is none."""
     try:
         state = json.loads((directory / STATE_FILE).read_text())
     except FileNotFoundError:

@@ -1,9 +1,11 @@
-"""Receiving length-prefixed frames into slabs: what client connections and peer links share.
+"""Receives length-prefixed frames into slabs, for client connections and for peer links.
 
-`raftlog.kafka.frames` cuts and judges every length; `FrameReceiver` owns the slab that bytes arrive
-in. No slab is held while nothing has arrived, the first is small unless the connection was busy a
-moment ago, and a larger one is taken only when the present one is full: what a frame announces
-costs nothing, only what it has sent.
+`raftlog.kafka.frames` cuts frames and checks every length; `FrameReceiver` owns the slab in which
+bytes arrive. A frame costs memory for the bytes that have arrived, not for those it announces:
+
+* While nothing has arrived, the receiver holds no slab.
+* The first slab is small, unless the connection was busy a moment ago.
+* A larger slab is taken only when the present one is full.
 """
 
 from collections.abc import Callable
@@ -33,33 +35,36 @@ FIRST_SLAB_BYTES: Final = SIZE_CLASSES[0]
 @final
 @attrs.define(eq=False)
 class FrameReceiver:
-    """Receives from `stream`; `frames()` gives what is whole. The slab is retired when it is empty,
-    so that an idle connection holds no memory. Without an `intake` it may hold any number of bytes:
-    peers have proved who they are."""
+    """Receives bytes from `stream`; `frames()` returns the whole frames.
+
+    The slab is retired when it is empty, so that an idle connection holds no memory. Without an
+    `intake` the receiver may hold any number of bytes: that is for peers, which have proved who
+    they are.
+    """
 
     stream: ByteStream
     pool: SlabPool
     cutter: FrameCutter
     intake: Intake | None = None
     too_slow: Callable[[str], None] | None = None
-    """Told why when this frame took too long while clients waited for memory; ends the
-    connection."""
+    """Called with the reason when a frame took too long while clients waited for memory. It ends
+    the connection."""
     _slab: Slab | None = attrs.field(default=None, init=False)
     _start: int = attrs.field(default=0, init=False)
     _end: int = attrs.field(default=0, init=False)
     _wanted: int = attrs.field(default=0, init=False)
-    """Bytes from `_start` on that the unfinished frame takes."""
+    """The size of the unfinished frame in bytes, counted from `_start`."""
     _appetite: int = attrs.field(default=FIRST_SLAB_BYTES, init=False)
-    """What the traffic of this connection deserves: a slab that was full makes the next one larger,
-    one whose bytes would have fitted the class below makes it smaller."""
+    """The slab size in bytes that suits the traffic of this connection. A full slab makes the next
+    one larger; a slab whose bytes fit the class below makes it smaller."""
     _beyond: bool = attrs.field(default=False, init=False)
-    """The slab went beyond the bound of all: it is for this frame only."""
+    """The slab exceeds the limit of the intake, so it receives this frame only."""
     _receiving: bool = attrs.field(default=False, init=False)
-    """It waits for the client, and not the client for us."""
+    """The receiver waits for bytes of the client, and not the client for the broker."""
     _gave: bool = attrs.field(default=False, init=False)
-    """Frames were given that are not handed in yet."""
+    """`frames` returned frames that are not handed in yet."""
     _resting: bool = attrs.field(default=False, init=False)
-    """Its connection is paused."""
+    """The connection is paused."""
 
     async def receive(self) -> bool:
         """Wait for more bytes; False at the end of the stream.
@@ -118,7 +123,7 @@ class FrameReceiver:
         return cut.frames
 
     def handed_in(self) -> None:
-        """What `frames` gave is somebody else's to count from now on."""
+        """The broker counts the frames that `frames` returned; the intake no longer does."""
         self._gave = False
         if self.intake is None:
             return
@@ -134,13 +139,13 @@ class FrameReceiver:
             self.intake.rest(self)
 
     def resume(self) -> None:
-        """After `rest`."""
+        """End the pause that `rest` began."""
         self._resting = False
         if self.intake is not None:
             self.intake.resume(self)
 
     def _learn(self, size: int) -> None:
-        """A slab of `size` bytes has had whole frames."""
+        """Adapt the appetite to a slab of `size` bytes that had whole frames."""
         if self._end == size:
             self._appetite = class_above(size)
         elif self._end <= class_below(size):
@@ -158,18 +163,18 @@ class FrameReceiver:
         return self._use(self.pool.take(size))
 
     def _may_hold(self, size: int) -> bool:
-        """Whether memory is there for what it could do without."""
+        """Whether memory is free for `size` bytes that are useful and not necessary."""
         intake = self.intake
         return intake is None or (intake.has_room(self, size) and not intake.contended)
 
     def _needed(self) -> int:
-        """Room for the unfinished frame: for about twice what has arrived of it."""
+        """The slab size for the unfinished frame: about twice the bytes that have arrived of it."""
         rest = self._end - self._start
         return size_for(max(rest + 1, min(self._wanted, 2 * rest)))
 
     async def _grow(self, slab: Slab) -> Slab:
-        """Room for more of a frame that fills its slab: what it needs, or more when the traffic
-        deserves it and memory is there."""
+        """A larger slab for a frame that fills its slab: as large as it needs, or as the appetite
+        if memory is free."""
         size = self._needed()
         liked = max(size, self._appetite)
         self._beyond = False
@@ -182,24 +187,24 @@ class FrameReceiver:
         return self._move(slab, size)
 
     async def _admit(self, size: int) -> None:
-        """Wait for memory, but only when its sender has more to say: who stands still has no place
-        among those who wait. (A stream that has ended has, until it is received from.)"""
+        """Wait until the intake admits `size` bytes."""
         assert self.intake is not None
         if not self.intake.admits(self, size):
+            # Queue only when the client has more bytes, so that a client that stands still takes no
+            # place in the queue. (The end of a stream counts as more bytes until it is received.)
             await self._wait_readable()
             await self.intake.admit(self, size)
         self._beyond = not self.intake.has_room(self, size)
 
     def _make_room(self, slab: Slab) -> None:
-        """Somebody waits: hold no more than the unfinished frame needs, if there is memory for
-        that beside what is held."""
+        """Move to a slab that just fits the unfinished frame, if a second slab can be had."""
         size = self._needed()
         if size < len(slab):
             with suppress(NoMemory):
                 self._move(slab, size)
 
     def _move(self, slab: Slab, size: int) -> Slab:
-        """Take the unfinished frame from `slab` to one of `size` bytes."""
+        """Copy the unfinished frame from `slab` to a slab of `size` bytes."""
         rest = self._end - self._start
         other = self.pool.take(size)
         with memoryview(slab) as old, memoryview(other) as new:
@@ -218,18 +223,17 @@ class FrameReceiver:
         return slab
 
     def arrived(self) -> int | None:
-        """Bytes of the unfinished frame; None while it does not wait for its sender."""
+        """Bytes that have arrived of the unfinished frame; None unless it waits for its client."""
         return self._end - self._start if self._receiving else None
 
     def give_back(self) -> None:
-        """It is paused: hold no more than its unfinished frame needs. Frames that wait to be handed
-        in still hold the slab: then there is nothing to give."""
+        """Shrink to what the unfinished frame needs. Asked while the connection is paused."""
+        # Frames that wait to be handed in still hold the slab: then there is nothing to give.
         if self._slab is not None and not self._gave:
             self._make_room(self._slab)
 
     def evict(self) -> None:
-        """It took too long while clients waited for memory: `too_slow` is told whose time that
-        was."""
+        """Report to `too_slow` that the frame took too long, and which clock it exhausted."""
         if self.too_slow is None:
             return
         arrived = self._end - self._start
@@ -254,6 +258,6 @@ class FrameReceiver:
             self._beyond = False
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Retire the slab and release the share of the intake."""
         self._retire()
         self.handed_in()

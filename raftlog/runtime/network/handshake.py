@@ -1,5 +1,6 @@
-"""How two brokers prove to each other that they know the cluster's secret, before anything else
-is parsed.
+"""The handshake by which two brokers prove to each other that they know the cluster's secret.
+
+It comes before anything else is parsed.
 
 Brokers of this release seal their links (`raftlog.seal.handshake`). With a broker of the last
 release, which cannot, a link is plain, if `raftlog.peer.seal` allows that:
@@ -9,9 +10,9 @@ release, which cannot, a link is plain, if `raftlog.peer.seal` allows that:
     dialler  -> acceptor   proof 32 = HMAC(secret, "dialler", nonces), identity
     acceptor -> dialler    identity, or a refusal: text that says why there is no link
 
-Both are a block of at most 1 KiB followed by HMAC(secret, role, nonces, block): it cannot be
-changed or replayed by somebody who merely forwards bytes. The roles in the proofs
-defeat reflection. HMAC is SHA-256; comparison takes the same time whatever differs.
+Both are a block of at most 1 KiB followed by HMAC(secret, role, nonces, block): a relay that merely
+forwards bytes can neither change nor replay it. The roles in the proofs defeat reflection.
+HMAC is SHA-256; comparison takes the same time whatever differs.
 
 A relay cannot turn a sealed link into a plain one. Each end says in its identity, which is proved
 in either handshake, whether it seals, and two ends that do refuse each other on a plain link.
@@ -52,8 +53,11 @@ _REQUIRED: Final = b"\x02"
 @final
 @attrs.frozen
 class Trust:
-    """What this end demands of a peer. `secrets`: the present one, then one that is taken too while
-    the cluster changes its secret. `required`: a plain link is refused."""
+    """The demands of this end on a peer.
+
+    `secrets`: the present secret first, then one that is also accepted while the cluster changes
+    its secret. `required`: this end refuses plain links.
+    """
 
     secrets: tuple[bytes, ...]
     required: bool = False
@@ -65,8 +69,8 @@ class PlainPeerError(RemoteError):
 
 
 class PeerIdentity(NamedTuple):
-    """What a broker says of itself. `cluster` is all zero for a joiner that has not been told
-    yet."""
+    """The identity that a broker states. `cluster` is all zero for a joiner that does not know its
+    cluster yet."""
 
     cluster: ClusterId
     node: NodeId
@@ -76,7 +80,7 @@ class PeerIdentity(NamedTuple):
     protocol_max: int
     address: str
     incarnation: Incarnation = NONE
-    """Which life of its data directory it is. Said on sealed links only, by a field of its own."""
+    """The incarnation of its data directory. Only sealed links carry it, in a field of its own."""
 
     @property
     def seals(self) -> bool:
@@ -85,7 +89,7 @@ class PeerIdentity(NamedTuple):
 
 
 class Agreed(NamedTuple):
-    """What a finished handshake has fixed."""
+    """The facts that a finished handshake has fixed."""
 
     peer: PeerIdentity
     session: SessionId
@@ -93,7 +97,7 @@ class Agreed(NamedTuple):
     protocol: int
     """The version of peer frames, in both directions."""
     keys: SessionKeys | None = None
-    """Of a sealed link."""
+    """The keys of a sealed link; None on a plain one."""
     peer_requires_seals: bool = False
     """The other end refuses plain links; False when it could not say so."""
 
@@ -106,8 +110,10 @@ def write_identity(identity: PeerIdentity) -> bytes:
 
 
 def read_identity(data: bytes, newest: int) -> PeerIdentity:
-    """The reverse of `write_identity`; `ProtocolError` for anything else. What a peer that speaks a
-    later protocol than `newest` says behind these fields is for its like, and is left unread."""
+    """The reverse of `write_identity`; `ProtocolError` for anything else.
+
+    A peer with a later protocol than `newest` may add fields behind these; they are not read.
+    """
     reader = Reader(data, ProtocolError, "peer identity")
     identity = PeerIdentity(
         ClusterId(bytes(reader.take(_CLUSTER_BYTES))),
@@ -166,8 +172,8 @@ async def accept(
     admit: Callable[[PeerIdentity], None],
 ) -> Agreed:
     """The acceptor's side, likewise; the dialler's first bytes say which handshake it is. `admit`
-    raises `RemoteError` for a peer that may not be linked; it is told why instead of who we are, so
-    that for it there was no link."""
+    raises `RemoteError` for a peer that may not be linked. The peer then receives the reason in
+    place of our identity, so it counts this as no link."""
     hello = await _receive(stream, len(MAGIC) + NONCE_BYTES)
     if mine.seals and hello.startswith(sealing.MAGIC):
         return await _accept_sealed(stream, hello, trust, mine, entropy, admit)
@@ -257,7 +263,7 @@ def _said_fields(trust: Trust, mine: PeerIdentity) -> bytes:
 
 
 def _read_fields(data: bytes, mine: PeerIdentity) -> tuple[PeerIdentity, bool]:
-    """Who the other end is, and whether it refuses plain links."""
+    """The identity of the other end, and whether it refuses plain links."""
     fields = read_fields(data)
     if IDENTITY not in fields or fields.get(POLICY) not in (_ALLOWED, _REQUIRED):
         raise ProtocolError("a peer handshake without an identity or a policy")
@@ -372,7 +378,7 @@ async def _receive_fields(stream: ByteStream) -> bytes:
 
 
 async def _receive(stream: ByteStream, size: int) -> bytes:
-    """Exactly `size` bytes and not one more, for what follows is framed by somebody else."""
+    """Exactly `size` bytes and no more: another reader takes the bytes that follow."""
     buffer = bytearray(size)
     got = 0
     with memoryview(buffer) as view:

@@ -1,7 +1,7 @@
 """Client connections: one reader and one writer each, answers in request order.
 
 The reader frames and posts; the turn decides; `ClientConnection.reply` puts an answer in its
-place and `Sender` takes it from there. A connection that breaks costs itself and nobody else.
+place and `Sender` takes it from there. A connection that breaks affects no other.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ JOIN_BYTES_MAX: Final = 4096
 STREAMED_FROM: Final = 8
 """A client with more requests under way does not wait for each of them: it wants throughput."""
 ACCEPT_PAUSE_SECONDS: Final = 0.05
-"""After a failed accept (too many open files): a broker that spins helps nobody."""
+"""After a failed accept (too many open files): the pause keeps the broker from spinning."""
 
 
 @final
@@ -80,11 +80,11 @@ class ClientConnection:
 
     @property
     def unanswered(self) -> int:
-        """Requests without an answer."""
+        """The number of requests without an answer."""
         return self.requests - self._next_reply
 
     def activity(self) -> tuple[int, int] | None:
-        """What changes when the client does something; None while it waits for an answer."""
+        """Two counters that change when the client acts; None while it waits for an answer."""
         if self.unanswered:
             return None
         return self.requests, self.sender.sent_bytes
@@ -168,8 +168,8 @@ class Connections:
             self.close(connection)
 
     def close(self, connection: ConnectionId) -> None:
-        """What was already queued for it is sent as far as it goes without waiting; what is
-        answered from here on, while its tasks end, is not."""
+        """End a connection. Queued answers are sent as far as they go without waiting; answers that
+        come later, while its tasks end, are dropped."""
         found = self._open.get(connection)
         if found is None:
             return
@@ -181,8 +181,13 @@ class Connections:
         found.scope.cancel()
 
     async def close_idle(self, seconds: float) -> None:
-        """For ever: hang up on who neither asked nor took anything for so long, at most twice as
-        long. Half of them are gone without a word, and each counts against `connections_max`."""
+        """Close idle connections, until cancelled.
+
+        A connection is idle when its client has sent no request and taken no answer byte for
+        `seconds`. It is closed after at most twice that time.
+        """
+        # Half of the idle clients are gone without closing, and each counts against
+        # `connections_max`.
         before: dict[ConnectionId, tuple[int, int] | None] = {}
         while True:
             await trio.sleep(seconds)

@@ -1,12 +1,14 @@
-"""Links to the other brokers: one authenticated stream per pair, redialled for ever with backoff.
+"""Links to the other brokers: one authenticated stream per pair, redialled with backoff.
 
-A session is one such stream. It delivers in order or it ends, and what was queued on it is then
-lost; `LinkDown` says so. Either side may dial. Of two streams of one pair the one dialled by the
-lower node id stays, so both ends choose alike; a newer one by the same dialler, or by a later boot
-of the same data directory, replaces the old one, which then is a corpse that has not been noticed
-yet. Another process that says it is the same node (a copied configuration, a copied disk) is
-refused while the linked one is who the cluster holds for alive; else two of them would cut off each
-other for ever.
+A session is one such stream. It delivers in order or it ends. When it ends, its queued messages are
+lost, and `LinkDown` reports that. Either side may dial. When a pair has two streams:
+
+* The stream dialled by the lower node id stays, so both ends choose alike.
+* A newer stream of the same dialler, or of a later boot of the same data directory, replaces the
+  old one. The old one is then dead, and its end has not been noticed yet.
+* Another process that claims the same node id (a copied configuration, a copied disk) is refused
+  while the cluster holds the linked process for alive. Otherwise the two would cut each other off
+  without end.
 
 A frame is u32 length, u32 CRC-32C of the body, body (raftlog.broker.peer_codec), of the protocol
 version that the handshake agreed on. On a sealed link the body is encrypted and has a tag behind it
@@ -53,14 +55,14 @@ HANDSHAKES_MAX: Final = 128
 """Strangers on the peer port at one time, each for at most HANDSHAKE_SECONDS: more than brokers.
 With one more the oldest is closed."""
 JOINER: Final = ClusterId(bytes(16))
-"""The cluster id of who has not been told yet."""
+"""The cluster id of a broker that does not know its cluster yet."""
 HIGHER_DIALS_LATER_SECONDS: Final = 0.1
 """The lower node id's stream stays, so the higher one gives it time to come first."""
 
 
 @final
 class _ImpostorError(RemoteError):
-    """A peer that says it is a node which is somebody else."""
+    """A peer claims the node id of another process."""
 
 
 @final
@@ -95,17 +97,16 @@ class PeerLinks:
     node id (`Registration.peer_stands`)."""
     network: Network
     codecs: Mapping[int, PeerCodec] = PROTOCOLS
-    """What we speak, by version: the range that `identity` says."""
+    """The codecs of this release by protocol version: the range that `identity` states."""
     _links: dict[NodeId, Link] = attrs.field(factory=dict, init=False)
     _dialling: dict[PeerAddress, trio.CancelScope] = attrs.field(factory=dict, init=False)
     _shaking: dict[NodeId, trio.Lock] = attrs.field(factory=dict, init=False)
     """Held while we shake hands with a node that we dialled."""
     _to_flush: dict[NodeId, Link] = attrs.field(factory=dict, init=False)
     _last_trouble: dict[tuple[NodeId, str], str] = attrs.field(factory=dict, init=False)
-    """What was last traced of a node, by the address that was dialled; "" for what is no matter of
-    an address."""
+    """The trouble last traced for a node, by dialled address; "" for trouble without an address."""
     _handshakes: dict[int, trio.CancelScope] = attrs.field(factory=dict, init=False)
-    """Under way with who dialled us; the oldest first."""
+    """Handshakes under way with peers that dialled us; the oldest first."""
     _last_handshake: int = attrs.field(default=0, init=False)
 
     # --- what the driver calls ------------------------------------------------------------------
@@ -134,7 +135,7 @@ class PeerLinks:
         self._to_flush[send.peer] = link
 
     def unlink(self, unlink: Unlink) -> None:
-        """Break the link of this session, if it is still there; who dials it dials again."""
+        """Break the link of this session, if it is still there; its dialler dials again."""
         link = self._links.get(unlink.peer)
         if link is not None and link.agreed.session == unlink.session:
             self._trouble(unlink.peer, "a later boot of it registered; the link is cut")
@@ -200,7 +201,7 @@ class PeerLinks:
     async def _shake_dialled(
         self, address: PeerAddress, stream: ByteStream, *, sealed: bool
     ) -> Agreed | None:
-        """What was agreed on with a node that we dialled; None when we are linked already."""
+        """The agreement with a node that we dialled; None when we are linked already."""
         with trio.fail_after(handshake.HANDSHAKE_SECONDS):
             # Both addresses of a node may lead to it. Two handshakes at a time could end in
             # another order there than here, and each end would then keep the other's corpse.
@@ -213,7 +214,7 @@ class PeerLinks:
                 )
 
     async def accept(self, stream: ByteStream, address: str) -> None:
-        """Serve a stream that somebody dialled to our peer listener."""
+        """Serve a stream that arrived at our peer listener."""
         agreed = await self._shake_hands(stream, address)
         if agreed is None or agreed.peer.cluster == JOINER:  # that only asked which cluster this is
             stream.close()
@@ -221,8 +222,9 @@ class PeerLinks:
         await self._serve_link(agreed, stream)
 
     async def _shake_hands(self, stream: ByteStream, address: str) -> Agreed | None:
-        """What was agreed on with who dialled; None when it is no peer. Of too many at a time the
-        oldest gives way: a peer needs two round trips, and a stranger takes all the time it has."""
+        """The agreement with the end that dialled; None when it is no peer."""
+        # Beyond the bound the oldest handshake is cancelled: a peer needs only two round trips,
+        # while a stranger uses all the time it is given.
         if len(self._handshakes) == HANDSHAKES_MAX:
             self._handshakes.pop(next(iter(self._handshakes))).cancel()
         self._last_handshake = number = self._last_handshake + 1
@@ -292,7 +294,7 @@ class PeerLinks:
                 return False
             old.scope.cancel()
             await old.gone.wait()
-            if node in self._links:  # somebody else was faster
+            if node in self._links:  # another stream was faster
                 stream.close()
                 return False
         sealer = None if agreed.keys is None else Sealer(agreed.keys.sending)
@@ -383,7 +385,7 @@ def _peer_frames(*, sealed: bool) -> FrameCutter:
 
 
 def _body(frame: memoryview) -> memoryview:
-    """What a frame holds, when its sum is right."""
+    """The body of a frame; `ProtocolError` when its checksum is wrong."""
     body = frame[_CRC_BYTES:]
     said = int(_CRC.unpack_from(frame)[0])
     found = crc32c(body)

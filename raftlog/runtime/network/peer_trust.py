@@ -1,4 +1,4 @@
-"""What this broker demands of its peers, out of its configuration and its data directory."""
+"""Decides what this broker demands of its peers, from its configuration and data directory."""
 
 from typing import Final
 
@@ -27,8 +27,10 @@ def short_secrets(secrets: tuple[bytes, ...]) -> list[tuple[str, str]]:
 
 
 def trust_of(config: ServerConfig, tracer: Tracer, *, sealed: bool) -> Trust:
-    """What peers must prove. `sealed`: the data directory says that this cluster requires seals;
-    the setting, where it is given, wins.
+    """The proofs that this broker demands of its peers.
+
+    `sealed`: the data directory says that this cluster requires seals. The setting
+    `raftlog.peer.seal` overrides it where it is given.
 
     A short secret stops the start where seals are required (ConfigError), and is traced elsewhere:
     a cluster of an older release must be able to start, and to change its secret.

@@ -4,8 +4,8 @@ A slab is a bytearray. Views of it may be held by entries that wait for follower
 reusable only when no view is left. CPython itself is the judge of that: a bytearray whose buffer is
 exported refuses to be resized, so the check cannot be fooled by our own bookkeeping.
 
-Above all classes it is an anonymous mapping: the kernel moves its pages as it grows (mremap(2)),
-where a bytearray may be copied, and then a frame takes twice its size.
+A slab larger than all classes is an anonymous mapping. The kernel moves its pages as it grows
+(mremap(2)). A bytearray may be copied instead, and would then take twice the size of its frame.
 """
 
 import mmap
@@ -20,7 +20,7 @@ from raftlog.base.errors import OperatingError
 from raftlog.base.units import KIB, MIB
 
 SMALL_SLAB_BYTES: Final = 256 * KIB
-"""What a busy connection receives into while its frames are small."""
+"""The size of the slab into which a busy connection receives small frames."""
 RETIRED_MAX: Final = {
     4 * KIB: 64,
     32 * KIB: 64,
@@ -28,19 +28,20 @@ RETIRED_MAX: Final = {
     MIB + 64 * KIB: 24,
     4 * MIB + 64 * KIB: 2,
 }
-"""Slabs waiting for reuse in each class, 44 MiB in all; beyond it the oldest is left to the garbage
-collector."""
+"""The most slabs of each class that wait for reuse, 44 MiB in all. Beyond it the oldest is left to
+the garbage collector."""
 SIZE_CLASSES: Final = tuple(RETIRED_MAX)
-"""A quiet client's request fits the first; a 1 MiB batch with its request around it the fourth."""
+"""Slab sizes in bytes, ascending. The request of a quiet client fits the first; a request with a
+1 MiB batch fits the fourth."""
 _LOOKS_PER_TAKE: Final = 4
 _MAPPINGS_GROW: Final = sys.platform == "linux"
-"""Elsewhere Python has no mremap."""
+"""Whether a mapping can grow in place. Python has mremap on Linux only."""
 
 Slab: TypeAlias = bytearray | mmap.mmap
 
 
 class NoMemory(OperatingError):
-    """There is none for a slab: the connection that needs it pays, and nobody else."""
+    """The system has no memory for a slab. Only the connection that needs it is closed."""
 
     def __init__(self, size: int) -> None:
         super().__init__(
@@ -62,7 +63,8 @@ def class_below(size: int) -> int:
 
 
 def class_above(size: int) -> int:
-    """The next class as long as slabs are small; a large slab that was full deserves another."""
+    """The class above a small slab that was full; a large slab keeps its size, at most the
+    largest class."""
     if size < SMALL_SLAB_BYTES:
         return size_for(size + 1)
     return min(size, SIZE_CLASSES[-1])
@@ -79,9 +81,9 @@ def is_free(slab: bytearray) -> bool:
 
 
 def grow(slab: Slab, size: int) -> bool:
-    """Make `slab` `size` bytes large without a copy of what it has; False when only another slab
-    can take that, as while there are views of it.
+    """Enlarge `slab` to `size` bytes without copying its bytes; False when that is impossible.
 
+    It is impossible for a bytearray, and while views of the mapping exist: take another slab then.
     Raises `NoMemory`; `slab` is then as it was.
     """
     if not (_MAPPINGS_GROW and isinstance(slab, mmap.mmap)):
@@ -108,7 +110,7 @@ def _make(size: int) -> Slab:
 @final
 @attrs.define(eq=False)
 class SlabPool:
-    """`take` a slab of at least so many bytes, `retire` it while views may still be about.
+    """Hands out slabs of a wanted size (`take`) and takes them back (`retire`).
 
     `poison` fills a slab with 0xDB before it is given out again, so that a view kept by mistake
     shows up as garbage in a test rather than as another client's records.

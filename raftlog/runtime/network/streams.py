@@ -60,10 +60,10 @@ class Listening(Protocol):
 
 
 class Network(Protocol):
-    """What connects this process to others."""
+    """Connects this process to others: dials and listens."""
 
     async def connect(self, host: str, port: int) -> ByteStream:
-        """Connect; OSError when nobody listens there."""
+        """Connect; OSError when no process listens there."""
         ...
 
     async def listen(self, host: str, port: int) -> Sequence[Listening]:

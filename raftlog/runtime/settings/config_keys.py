@@ -1,8 +1,8 @@
 """Every broker setting by Kafka's name: what this release does with it.
 
 SETTINGS are read. `BROKER_DEFAULT_NAMES` are the broker-wide forms of topic settings and are passed
-on under the topic-level name. OTHERS are all other settings of Kafka's: those without effect are
-accepted, so that a `server.properties` can stay as it is, and listed once at start; those that
+on under the topic-level name. OTHERS are all other settings of Kafka's. Those without effect are
+accepted, so that a `server.properties` can stay as it is, and listed once at start. Those that
 promise what this release does not keep stop the start, unless they have their default.
 `security_settings.NO_OPS` are those of security, refused away from the value that asks for nothing.
 """
@@ -314,7 +314,7 @@ assert not [name for name in OTHERS if name in SETTINGS or name in BROKER_DEFAUL
 
 
 def other_problem(name: str, value: str) -> str | None:
-    """What is wrong with a setting that is not honoured: no value of its kind, or another one than
+    """The problem with a setting that is not honoured: no value of its kind, or another one than
     the default where that would promise what is not kept. None when the file may say it."""
     setting = OTHERS[name]
     if not value or _same(value, setting.default):

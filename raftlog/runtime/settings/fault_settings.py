@@ -27,7 +27,7 @@ class Settings(Protocol):
 
 
 def fault_settings(settings: Settings) -> FaultSettings:
-    """What the file says; `ConfigError` for a folder of faults without faults."""
+    """The fault settings of a file; `ConfigError` for a folder of faults without faults."""
     found = FaultSettings(settings.flag(FAULTS), settings.text(FAULTS_DIRECTORY))
     if found.directory and not found.on:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What a broker's file says about consumer groups: `group.*` and `offsets.*` settings, judged."""
+"""Settings of a broker's file for consumer groups: `group.*` and `offsets.*` settings, judged."""
 
 from typing import Final, Protocol
 
@@ -21,8 +21,8 @@ class Settings(Protocol):
 
 
 def group_settings(settings: Settings, heartbeat_ns: Nanos, election_ns: Nanos) -> GroupSettings:
-    """What coordinators are told. `ConfigError` where a session could end while the coordinator
-    that was replaced still answers, or where no session timeout is left."""
+    """The settings that coordinators get. `ConfigError` where a session could end while the
+    coordinator that was replaced still answers, or where no session timeout is left."""
     shortest, longest = settings.number(_SHORTEST), settings.number(_LONGEST)
     least = session_timeout_ms_least(heartbeat_ns, election_ns)
     if shortest <= least:

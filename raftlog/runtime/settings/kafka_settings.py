@@ -2,8 +2,8 @@
 
 The names are those of Kafka 4 (and what Kafka 3.9 still had), with Kafka's types and defaults, so
 that a `server.properties` can stay as it is. A group is without effect only where that changes
-neither a record nor an answer that a client gets. What would change one is refused away from its
-default: a broker does not start with a promise that it does not keep.
+neither a record nor an answer that a client gets. A setting that would change one is refused unless
+it has its default: a broker does not start with a promise that it does not keep.
 
 The settings that are honoured are `config_keys.SETTINGS`, those of topics `TOPIC_CONFIGS`, those
 of security `security_settings.NO_OPS`. `config_keys` lays all of them into one table.

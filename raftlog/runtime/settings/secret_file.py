@@ -9,8 +9,9 @@ from raftlog.base.errors import ConfigError
 from raftlog.runtime.regular_files import open_regular
 
 SECRET_BYTES_MIN: Final = 16
-"""Of any secret. A cluster with a secret below `raftlog.seal.keys.SECRET_BYTES_MIN` starts with a
-warning, and not at all where seals are required (`peer_trust`)."""
+"""The least size of any secret, in bytes. A cluster with a secret below
+`raftlog.seal.keys.SECRET_BYTES_MIN` starts with a warning, and not at all where seals are required
+(`peer_trust`)."""
 SECRET_KEY: Final = "raftlog.cluster.secret.file"
 OTHER_SECRET_KEY: Final = "raftlog.cluster.secret.other.file"
 

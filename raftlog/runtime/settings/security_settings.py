@@ -139,7 +139,7 @@ def security_problem(key: str, value: str) -> str | None:
 
 
 def advice_for(key: str) -> str:
-    """What to do about a security setting that stops the start."""
+    """The advice for a security setting that stops the start."""
     name = security_name(key)
     assert name is not None, key
     default = NO_OPS[name]
