@@ -32,7 +32,6 @@ REFUSED_TODAY: dict[str, int] = {
     "raftlog/broker": 116,
     "raftlog/cli": 12,
     "raftlog/kafka": 17,
-    "raftlog/runtime": 1,
     "raftlog/storage": 55,
     "raftlog/verify": 82,
     "scripts": 69,

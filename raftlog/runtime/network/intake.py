@@ -62,7 +62,7 @@ slab is large."""
 _STILL_SHARE: Final = 160
 """Within the limit, a client stands still if it sends less than this fraction (1/160) of its slab
 between two looks. A client with a steady rate that finishes in ten seconds, or twenty looks, sends
-more: a slab is at most eight times as large as the bytes in it, by the size classes, unless earlier
+more. A slab is at most eight times as large as the bytes in it, by the size classes, unless earlier
 frames earned a larger one."""
 _BYTES_A_SECOND: Final = 2 * MIB
 
