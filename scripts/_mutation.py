@@ -36,7 +36,7 @@ TESTS = ("tests/raft", "tests/partition", "tests/storage")
 SEEDS, SEEDS_AT_ONCE = 50, 10
 TEST_SECONDS, SEED_SECONDS = 180, 300
 """A mutant that makes tests or ten seeds take longer hangs: it is caught."""
-TESTS_FAILED, NO_TESTS = 1, 5
+TESTS_FAILED = SEEDS_FAILED = 1
 
 
 def main() -> int:
@@ -168,6 +168,7 @@ def measured(folder: Path) -> dict[str, dict[str, list[str]]]:
 def hunt(drawn, lines, state: State, options) -> None:
     """Judge what is not judged yet, until the time is over."""
     deadline = time.monotonic() + 60 * options.minutes
+    check_control(drawn[0].path, lines, state.folder)
     left = [mutant for mutant in drawn if state.of(mutant) is None]
     print(f"mutation: {len(left)} of {len(drawn)} are left", flush=True)
 
@@ -183,6 +184,15 @@ def hunt(drawn, lines, state: State, options) -> None:
 
     with ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(one, left))
+
+
+def check_control(path: str, lines: dict, folder: Path) -> None:
+    """A mutant that changes nothing must survive. Else every verdict would be "killed"."""
+    nothing = Mutant(path, "control", 0, 0, "", 0, 0)
+    tests = next(tests for (file, _), tests in lines.items() if file == path and tests)
+    came, by = judged(nothing, tests[:1], folder)
+    if came != "survived":
+        raise SystemExit(f"mutation: the unchanged source is {came}: {by}")
 
 
 def judged(mutant: Mutant, tests: list[str], folder: Path) -> tuple[str, str]:
@@ -222,13 +232,16 @@ def _by_tests(told: Path, arguments: Path) -> str:
 
 
 def _by_seeds(told: Path) -> str:
-    program = "import mutation.hook, sys; from raftlog_sim.__main__ import main; sys.exit(main())"
+    program = "import mutation.hook, sys; from raftlog_sim.__main__ import main"
+    program += "; sys.exit(main(sys.argv[1:]))"
     for first in range(1, SEEDS + 1, SEEDS_AT_ONCE):
         seeds = f"{first}..{first + SEEDS_AT_ONCE - 1}"
         command = [sys.executable, "-c", program, "sweep", "--seeds", seeds, "--jobs", "1"]
         ended = _run([*command, "--check-every", "0", "--no-folders"], told, SEED_SECONDS)
-        if ended is None or ended.returncode:
+        if ended is None or ended.returncode == SEEDS_FAILED:
             return f"seeds {seeds}"
+        if ended.returncode:
+            raise SystemExit(f"the sweep ended with {ended.returncode}: {ended.stderr}")
     return ""
 
 

@@ -1,5 +1,5 @@
 """A plugin of pytest, and a module to import first elsewhere: one module of the product carries a
-mutant. RAFTLOG_MUTANT names the JSON file that tells which.
+mutant. RAFTLOG_MADE_MUTANT names the JSON file that tells which.
 """
 
 import importlib.util
@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-MUTANT = "RAFTLOG_MUTANT"
+MUTANT = "RAFTLOG_MADE_MUTANT"
 
 
 class MutatedLoader(SourceFileLoader):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts import _mutation
 from scripts.mutation.mutants import mutants_of
 from tests.tidy.tree import ROOT
 
@@ -78,7 +79,7 @@ def test_a_process_imports_the_mutant_and_the_sample_can_be_drawn(tmp_path):
         json.dumps({"module": "raftlog.raft.quorum", "path": path, "source": source + "MARK = 7\n"})
     )
     program = "import mutation.hook; from raftlog.raft import quorum; print(quorum.MARK)"
-    environment = {"RAFTLOG_MUTANT": str(told), "PYTHONPATH": f"{ROOT / 'scripts'}:{ROOT}"}
+    environment = {"RAFTLOG_MADE_MUTANT": str(told), "PYTHONPATH": f"{ROOT / 'scripts'}:{ROOT}"}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
@@ -90,3 +91,38 @@ def test_a_process_imports_the_mutant_and_the_sample_can_be_drawn(tmp_path):
         check=True,
     )
     assert told.stdout == "nothing is judged yet\n"
+
+
+@pytest.mark.parametrize(("code", "told"), [(0, ""), (1, "seeds 1..10")])
+def test_a_sweep_that_fails_catches_the_mutant(monkeypatch, tmp_path, code, told):
+    ended = subprocess.CompletedProcess([], code, "", "")
+    monkeypatch.setattr(_mutation, "_run", lambda *_: ended)
+    assert _mutation._by_seeds(tmp_path) == told
+
+
+def test_a_sweep_that_cannot_run_catches_nothing(monkeypatch, tmp_path):
+    """The story: each sweep ended with a usage error, and every mutant that passed the tests was
+    "killed by seeds"."""
+    monkeypatch.setattr(
+        _mutation, "_run", lambda *_: subprocess.CompletedProcess([], 64, "", "no such seed")
+    )
+    with pytest.raises(SystemExit, match="no such seed"):
+        _mutation._by_seeds(tmp_path)
+
+
+@pytest.mark.parametrize(("came", "stops"), [("survived", False), ("killed by seeds", True)])
+def test_a_hunt_begins_with_a_mutant_that_changes_nothing(monkeypatch, tmp_path, came, stops):
+    asked = []
+
+    def judged(mutant, tests, folder):
+        asked.append((mutant.applied(SOURCE), tests))
+        return came, "seeds 1..10"
+
+    monkeypatch.setattr(_mutation, "judged", judged)
+    lines = {("other.py", 1): ["a"], ("sums.py", 3): ["b", "c"]}
+    if stops:
+        with pytest.raises(SystemExit, match="unchanged source is killed by seeds"):
+            _mutation.check_control("sums.py", lines, tmp_path)
+    else:
+        _mutation.check_control("sums.py", lines, tmp_path)
+    assert asked == [(SOURCE, ["b"])]
