@@ -1,4 +1,4 @@
-"""What the handlers of requests get: the turn, and the parts of the broker that clients reach."""
+"""The context of request handlers: the turn, and the parts of the broker that clients reach."""
 
 from typing import Any, TypeVar, final
 

@@ -69,7 +69,8 @@ class LinkUp(NamedTuple):
     directory: DirectoryId
     boot: BootNumber
     incarnation: Incarnation = NONE
-    """What its boot drew; NONE when it, or this end, is of a release that says nothing of that."""
+    """The number that the peer's boot drew. NONE when either end runs a release without such
+    numbers."""
 
 
 class LinkDown(NamedTuple):

@@ -182,7 +182,7 @@ class _Work:
     _rounds: int = 0
 
     def look(self, group: GroupId) -> GroupFound:
-        """The action that the replica of this group needs."""
+        """Return the state of this group's replica, and the action that it needs."""
         registration = self.image.registrations[group]
         name, path = self._name(group), registration.path
         spec = ReplicaSpec(

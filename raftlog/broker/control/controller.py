@@ -41,7 +41,7 @@ from raftlog.base.limits import (
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant
 from raftlog.broker.config import DIGEST_EVERY, SNAPSHOT_EVERY
-from raftlog.broker.control import controller_requests as wishes
+from raftlog.broker.control import controller_requests
 from raftlog.broker.control.confirmations import Confirmations
 from raftlog.broker.control.metadata_log import MetadataLog
 from raftlog.broker.control.quorum_view import quorum_answer
@@ -184,7 +184,7 @@ class Controller:
         replica = self.turn.replicas.get(METADATA_GROUP)
         if replica is None or image.cluster_id is None:
             return
-        wanted = wishes.metadata_target(image)
+        wanted = controller_requests.metadata_target(image)
         if wanted == self._wanted:
             return
         try:
@@ -334,13 +334,13 @@ class Controller:
 
     def _submit(
         self,
-        command: c.Command | wishes.Refused,
+        command: c.Command | controller_requests.Refused,
         *,
         once: OnceId | None = None,
         validate_only: bool = False,
     ) -> r.Answer:
         """Propose a command and say what is to be answered."""
-        if isinstance(command, wishes.Refused):
+        if isinstance(command, controller_requests.Refused):
             return self._refusal(command.refusal, command.message)
         applied = apply(self.projected, command) if validate_only else self._propose(command, once)
         return r.Answer(
@@ -353,7 +353,7 @@ class Controller:
     def _serve_submit(
         self, sender: NodeId, wish: r.Performable, once: OnceId | None = None
     ) -> r.Answer:
-        command = wishes.command_of(self.projected, sender, wish)
+        command = controller_requests.command_of(self.projected, sender, wish)
         if command is None:
             return r.Answer(refusal=None, message="", version=self.projected.version)
         validate_only = getattr(wish, "validate_only", False)

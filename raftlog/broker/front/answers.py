@@ -22,9 +22,9 @@ class TurnAnswers:
     ledger: Ledger
 
     def reply(self, request: Waiting, parts: list[Part] | None, answers: int = 1) -> None:
-        """The one answer of a request, or those of so many requests of a run; called by the request
-        itself. What the codec calls sized parts are file slices here: handlers put nothing else
-        in."""
+        """Send the one answer of a request, or the `answers` of a run of requests. The request
+        itself calls this. The codec's sized parts are file slices here, for handlers put nothing
+        else in."""
         connection = request.connection
         del connection.waiting[request.request_no]
         sized = cast("list[SendPart] | None", parts)
@@ -39,9 +39,9 @@ class TurnAnswers:
         )
 
     def hang_up(self, connection: Connection, why: str | None) -> None:
-        """Close a client's connection after the answers of this turn; what still waits has none.
-        Without a `why` where everybody is hung up on, as often as they come back: that was traced
-        once."""
+        """Close a client's connection after the answers of this turn. Requests that still wait get
+        no answer. `why` is None where every connection is refused for one reason: the broker traced
+        that once."""
         connection.end()
         self.ledger.ended(connection.id)
         self.turn.effects.hangups.append(Hangup(connection.id))

@@ -1,8 +1,8 @@
 """Client connections: frames in, requests dispatched, connections that end.
 
 A request whose body parses is always answered, with an error body if need be; bytes that do not
-parse end the connection. What a client sent never raises here: a typed error that
-escapes from a handler ends the connection, anything else is a bug and ends the process.
+parse end the connection. No bytes of a client raise an error here. A typed error that escapes from
+a handler ends the connection; any other error is a bug and ends the process.
 
 Until the broker has opened it could only answer what was so in an earlier boot. So requests wait
 for that, counted as all that wait (docs/decisions/0055-requests-wait-for-the-boot.md).

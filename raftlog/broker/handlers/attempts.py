@@ -1,4 +1,4 @@
-"""What admin requests share: tries that look at the newest image, and when they give up."""
+"""Attempts of admin requests: each looks at the newest image, and gives up at the deadline."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,9 +18,10 @@ BEHIND: Final = "this broker's image may be behind, and the controller did not s
 @final
 @attrs.frozen(eq=False)
 class Attempt:
-    """One try at what an admin request asks of topics that it names. `current`: this broker's image
-    may refuse them. `before` came of a first try: names whose topic was gone are looked up once
-    more."""
+    """One attempt to do what an admin request asks of topics that it names.
+
+    `current`: this broker's image is new enough to refuse a name. `before`: the outcomes of a first
+    attempt. Names whose topic was gone then are looked up once more."""
 
     context: Context
     request: KafkaRequest
@@ -43,14 +44,14 @@ class Attempt:
 
 
 def is_gone(outcome: Outcome) -> bool:
-    """Whether the controller does not know the id that our image had for a name: the topic may have
-    been made anew meanwhile."""
+    """Whether the controller does not know the id that this broker's image had for a name. The
+    topic may have been deleted and created again meanwhile."""
     return outcome.error == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def gone_by_name(error: int) -> int:
-    """Who asked by name hears of a name: the topic may go between our look at the image and the
-    controller's at the id that we found there."""
+    """The error for a client that asked by name. The topic may be deleted after this broker looked
+    up its id and before the controller does: the client then hears that the name is unknown."""
     if error == ErrorCode.UNKNOWN_TOPIC_ID:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return error

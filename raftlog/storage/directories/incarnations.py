@@ -20,8 +20,8 @@ Records of the store (big-endian), read and written by `store_records`:
     9 held              directory u64, u64, u64: 0 stands for none
 """
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple, NewType, final
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple, NewType, TypeVar, final
 
 import attrs
 
@@ -49,6 +49,7 @@ class Known(NamedTuple):
 
 
 Held = tuple[Incarnation, Incarnation]
+Value = TypeVar("Value")
 
 
 @final
@@ -118,7 +119,7 @@ class IncarnationBook:
         for start in range(0, len(own), _IN_A_RECORD):
             yield _own_record(own[start : start + _IN_A_RECORD])
 
-    def _add(self, incarnations: "list[Incarnation] | tuple[Incarnation, ...]") -> None:
+    def _add(self, incarnations: Iterable[Incarnation]) -> None:
         self.own.update(dict.fromkeys(incarnations))
         if len(self.own) <= OWN_KEPT:
             return
@@ -128,10 +129,9 @@ class IncarnationBook:
             del self.own[each]
 
 
-def _put(table: "dict[DirectoryId, Held] | dict[DirectoryId, Known]", key: DirectoryId,
-         value: "Held | Known") -> None:  # fmt: skip
+def _put(table: dict[DirectoryId, Value], key: DirectoryId, value: Value) -> None:
     table.pop(key, None)
-    table[key] = value  # type: ignore[assignment]
+    table[key] = value
     if len(table) > PEERS_KEPT:
         del table[next(iter(table))]
 
