@@ -4,12 +4,16 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from raftlog.base.ids import GroupId
 from raftlog.kafka.error_codes import ErrorCode
+from raftlog.partition.boot import replay_producers
 from raftlog.partition.producing.producer_snapshot import load_producers, write_producers
 from raftlog.partition.producing.producers import SEQUENCES, Duplicate, ProducerTable, Span
 from raftlog.records.batch import BatchHeader
+from raftlog.storage.segments.cold import ProducerReplay, ReplayItem
 
 DAY_MS = 86_400_000
+GROUP = GroupId(5)
 
 
 def header(pid, epoch, first, count=1, timestamp_ms=1_000):
@@ -243,3 +247,14 @@ class TableAgainstReplay(RuleBasedStateMachine):
 
 
 TestTableAgainstReplay = TableAgainstReplay.TestCase
+
+
+def test_a_boot_cannot_take_back_what_is_committed():
+    """The replay of a boot keeps the way back of entries above the commit alone: else it held one
+    change for each batch of the log."""
+    items = [ReplayItem(index, header(7, 0, index - 1), None) for index in (1, 2, 3, 4)]
+    table = ProducerTable()
+    replay_producers(table, ProducerReplay(None, 1, items, 5), GROUP, commit=2)
+    table.truncated_from(1)
+    assert table.check(header(7, 0, 1)) == Duplicate(0, 0), "entries 1 and 2 stay"
+    assert table.check(header(7, 0, 2)) is None, "3 and 4 are gone"

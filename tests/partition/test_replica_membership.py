@@ -6,7 +6,7 @@ from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.config import PartitionConfig
 from tests.partition.group import ELECTION, Group, replica_id
 from tests.partition.test_replica_idempotence import assert_equal_tables
-from tests.partition.test_replica_produce import errors
+from tests.partition.test_replica_produce import errors, led
 
 
 def voters(*numbers):
@@ -133,3 +133,20 @@ def test_a_membership_that_is_cut_off_gives_the_old_in_sync_set_back():
     group.elect(1)
     assert [member.node for member in group[1].in_sync] == [1, 2, 3]
     assert_equal_tables(group)
+
+
+def test_a_silent_follower_leaves_the_set_once_node_heartbeats_cover_it_no_more():
+    """An idle leader has no deadline while node heartbeats cover all its followers. If their end
+    did not set one, a dead broker stayed in sync until the next produce."""
+    group = led()
+    group.advance(ELECTION)
+    leader, now = group[1], group.now
+    for number in (2, 3):
+        assert group[number].cover(replica_id(1), now)
+        assert leader.cover(replica_id(number), now)
+    group.advance(PartitionConfig().replica_lag_ns)
+    assert [member.node for member in leader.in_sync] == [1, 2, 3]
+    group.isolate(3, notice=False)
+    leader.uncover(replica_id(3), group.now, group.now)
+    group.advance(PartitionConfig().replica_lag_ns + ELECTION)
+    assert [member.node for member in leader.in_sync] == [1, 2]

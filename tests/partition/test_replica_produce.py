@@ -91,6 +91,21 @@ def test_a_follower_refuses():
     assert errors(group.produce(2, b"a")) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
+def test_bytes_count_as_uncommitted_until_a_majority_holds_them():
+    """The broker bounds its memory by this number. Without it a leader that is cut off from its
+    followers takes batches until the memory is gone."""
+    group = led()
+    for number in (2, 3):
+        group.places[number].held = True
+    group.produce(1, b"a")
+    group.produce(1, b"b" * 1000, b"c")
+    sizes = len(batch_of(b"a")) + len(batch_of(b"b" * 1000, b"c"))
+    assert group[1].uncommitted_bytes == sizes
+    group.places[3].held = False
+    group.settle()
+    assert group[1].uncommitted_bytes == 0
+
+
 # --- a new leader parks ---------------------------------------------------------------------------
 
 

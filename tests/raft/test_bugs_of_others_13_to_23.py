@@ -130,6 +130,14 @@ class Test16TransferRaces:
         assert peer.transfers == [(rid(3), False)]
         assert peer.node.ready
 
+    def test_a_transfer_to_another_ends_the_one_before_with_its_result(self):
+        peer = lead()
+        peer.node.transfer(rid(3), peer.now)
+        peer.node.transfer(rid(2), peer.now)
+        listen(peer)
+        assert peer.transfers == [(rid(3), False)]
+        assert peer.node.transferring == rid(2)
+
     def test_losing_the_leadership_ends_the_transfer_with_its_result(self):
         peer = lead()
         peer.node.transfer(rid(3), peer.now)

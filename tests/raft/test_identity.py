@@ -128,6 +128,16 @@ class TestContent:
         peer.node.step_down(peer.now, "bad range")
         assert peer.role is Role.FOLLOWER
 
+    def test_the_range_to_verify_has_the_entry_that_a_probe_sent(self):
+        """While the leader probes, what it sends next is the entry that the follower refused. The
+        range was empty then, and the leader never read what it had sent."""
+        peer = lead()
+        peer.node.propose([make_batch(0, 1), make_batch(1, 1)], peer.now, WALL)
+        listen(peer)
+        say(peer, refused(1, 2, (1, 1)))
+        say(peer, refused(1, 1, (1, 1), reason=RefusalReason.CONTENT))
+        assert peer.verify == [(2, 2)]
+
     @pytest.mark.parametrize("prev", [(1, 2), (0, 0)])
     def test_a_committed_entry_is_never_cut(self, prev):
         peer = replica(1, 1, term=2, commit=2)
