@@ -29,8 +29,6 @@ from raftlog.groups.settings import GroupSettings
 from raftlog.storage.replica import LogOptions
 
 ReadConsistency = Literal["committed", "linearizable"]
-Engine = Literal["native"]
-"""The values of the setting `raftlog.metadata.engine`."""
 
 SECOND: Final = millis(1_000)
 DIGEST_EVERY: Final = 256
@@ -186,7 +184,6 @@ class BrokerConfig:
     eager_founder: bool = False
     """Whether the first founder is the first choice to lead the metadata group, and campaigns after
     a heartbeat. `raftlog serve` has it; scenarios of the simulator are timed without."""
-    engine: Engine = "native"
     release: Release = THIS_RELEASE
     """What the process can read and may write; only simulations run another than their own."""
     limits: BrokerLimits = attrs.Factory(BrokerLimits)

@@ -226,13 +226,6 @@ def test_settings_of_the_command_line_win(tmp_path, secret):
         config_file.load(str(path), {"nmu.partitions": "7"})
 
 
-def test_an_engine_that_this_release_does_not_have_stops_the_start(secret):
-    """It was accepted and the native one ran: nobody who asked for another engine was told."""
-    with pytest.raises(ConfigError, match="'pysyncobj' is none of native"):
-        judged(GOOD + "raftlog.metadata.engine = pysyncobj\n", secret)
-    assert judged(GOOD + "raftlog.metadata.engine = native\n", secret).broker.engine == "native"
-
-
 def test_a_secret_of_another_user_is_refused(secret):
     """Its owner can change it, whatever its mode."""
     try:

@@ -251,7 +251,6 @@ def _broker_settings(config: BrokerConfig) -> list[_BrokerSetting]:
             flag,
             "acknowledgements wait for the durable mark",
         ),
-        _BrokerSetting("raftlog.metadata.engine", config.engine, text, "metadata group's engine"),
     ]
 
 

@@ -431,8 +431,6 @@ def _broker_config(
             do="make it several times the heartbeat; thirty times is the default",
         )
     consistency = settings.text("raftlog.read.consistency")
-    engine = settings.text("raftlog.metadata.engine")
-    assert engine == "native", engine
     return BrokerConfig(
         node=node,
         peer=peer,

@@ -160,9 +160,6 @@ SETTINGS: Final[dict[str, Setting]] = {
     "raftlog.raft.election.timeout.ms": Setting(
         "int", "500", 2, 600_000, about="Election timeout, drawn from once to twice this."
     ),
-    "raftlog.metadata.engine": Setting(
-        "choice", "native", choices=("native",), about="Engine of the metadata group."
-    ),
     "broker.session.timeout.ms": Setting(
         "int", "3000", 10, 600_000, about="A broker silent for so long is fenced."
     ),
