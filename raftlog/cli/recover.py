@@ -21,6 +21,7 @@ from raftlog.runtime.recover import (
     Recovery,
     recover_directory,
 )
+from raftlog.runtime.renewal import Renewal, renew_spent
 from raftlog.storage.directories.data_dir import is_formatted
 
 
@@ -28,10 +29,12 @@ from raftlog.storage.directories.data_dir import is_formatted
     epilog="""\b
 Examples, where the disks of brokers 1 and 2 are gone and broker 3 is left:
   raftlog recover raftlog-data/broker3 --lost 1 --lost 2
-  raftlog recover raftlog-data/broker3 --lost 1 --lost 2 --accept-data-loss""",
+  raftlog recover raftlog-data/broker3 --lost 1 --lost 2 --accept-data-loss
+Where a topic has no terms left:
+  raftlog recover --spent raftlog-data/broker1 raftlog-data/broker2 raftlog-data/broker3""",
     context_settings={"max_content_width": 100},
 )
-@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("directories", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option(
     "--lost",
     "lost",
@@ -52,12 +55,24 @@ Examples, where the disks of brokers 1 and 2 are gone and broker 3 is left:
     is_flag=True,
     help="Carry it out. Without this nothing is given up: it is only said what would be.",
 )
+@click.option(
+    "--spent",
+    is_flag=True,
+    help="Look for topics that have no terms left, in the directories of all their brokers.",
+)
+@click.option(
+    "--accept-new-ids",
+    is_flag=True,
+    help="Carry that out. Without this it is only said which topics would be copied.",
+)
 @format_option()
 def recover(
-    directory: Path,
+    directories: tuple[Path, ...],
     lost: tuple[int, ...],
     further: tuple[Path, ...],
     accept_data_loss: bool,
+    spent: bool,
+    accept_new_ids: bool,
     form: str,
 ) -> int:
     """Let the groups of a data directory go on that have lost their majority for ever.
@@ -67,18 +82,21 @@ def recover(
     the lost replicas held beyond that is lost. A broker named as lost must never come back with
     its old data directory: let it join with an empty one.
 
+    With --spent: copy topics whose terms are spent, with all their records, under new topic ids.
+    Stop all brokers first, and name the data directories of all of them.
+
     Exit code 1 when something cannot be recovered. A recovery that was cut short is run again.
     """
-    if not directory.is_dir():
-        raise OperatingError("no such directory", on=str(directory))
-    disk = PosixDisk(str(directory))
+    if spent:
+        if lost or further or accept_data_loss:
+            raise click.UsageError("--spent goes with --accept-new-ids and --format alone")
+        return _renew(directories, accept_new_ids, form)
+    if accept_new_ids or len(directories) > 1:
+        raise click.UsageError("several directories and --accept-new-ids belong to --spent")
     with ExitStack() as stack:
-        if not is_formatted(disk):
-            raise OperatingError(
-                "not a data directory", on=str(directory), do="name the directory of one broker"
-            )
-        for each in (directory, *further):
-            hold_lock(str(each), stack, "stop that broker first; recover works offline")
+        (disk,) = _held(directories, stack)
+        for each in further:
+            hold_lock(str(each), stack, _STOP_FIRST)
         found = recover_directory(
             disk,
             frozenset(NodeId(node) for node in lost),
@@ -92,6 +110,67 @@ def recover(
         _print_text(found)
     failed = any(each.action in (LOST, STUCK) for each in found.groups)
     return FAILED_CODE if failed or (found.absent and accept_data_loss) else 0
+
+
+def _held(directories: tuple[Path, ...], stack: ExitStack) -> list[PosixDisk]:
+    """The data directories, which no broker has open until `stack` is closed."""
+    disks = []
+    for directory in directories:
+        if not directory.is_dir():
+            raise OperatingError("no such directory", on=str(directory))
+        disk = PosixDisk(str(directory))
+        if not is_formatted(disk):
+            raise OperatingError(
+                "not a data directory", on=str(directory), do="name the directory of one broker"
+            )
+        hold_lock(str(directory), stack, _STOP_FIRST)
+        disks.append(disk)
+    return disks
+
+
+def _renew(directories: tuple[Path, ...], carry_out: bool, form: str) -> int:
+    with ExitStack() as stack:
+        disks = _held(directories, stack)
+        found = renew_spent(disks, SystemClock().wall(), carry_out=carry_out)
+    if form == "json":
+        print_json(attrs.asdict(found))
+    else:
+        _print_renewal(found)
+    return FAILED_CODE if found.stuck else 0
+
+
+def _print_renewal(found: Renewal) -> None:
+    verb = "copied" if found.carried_out else "would be copied"
+    print(f"{amount(len(found.copies), 'partition')} of topics without terms {verb}")
+    if found.copies:
+        print_table(
+            ["PARTITION", "TERM", "RECORDS", "FROM BROKER", "TO BROKERS", "GROUP", "NEW GROUP"],
+            [
+                [
+                    each.name,
+                    each.term,
+                    f"{each.records_from} to {each.records_until}",
+                    each.source,
+                    ",".join(str(node) for node in each.nodes),
+                    each.group,
+                    each.new_group,
+                ]
+                for each in found.copies
+            ],
+        )
+    if found.offsets:
+        print(f"{amount(found.offsets, 'committed offset')} of consumer groups kept")
+    for name, why in found.stuck:
+        print(f"{name}: cannot be copied: {why}")
+    if found.unfinished and found.carried_out:
+        print("an earlier run was cut short; all of it is done now")
+    elif found.unfinished:
+        print("an earlier run was cut short, and no broker starts; --accept-new-ids ends it")
+    elif found.copies and not found.carried_out:
+        print("nothing was changed; --accept-new-ids does it")
+
+
+_STOP_FIRST = "stop that broker first; recover works offline"
 
 
 def _print_text(found: Recovery) -> None:

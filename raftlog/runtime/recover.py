@@ -58,6 +58,7 @@ from raftlog.storage.directories.log_directories import (
     open_further,
 )
 from raftlog.storage.directories.store_records import hard_state_record, mark_record
+from raftlog.storage.directories.unfinished import refuse_unfinished
 from raftlog.storage.ops import StoreRecords, WriteOp
 from raftlog.storage.partition_log import PartitionLog
 from raftlog.storage.replica import LogOptions, ReplicaSpec
@@ -121,8 +122,9 @@ def recover_directory(
     it cuts torn tails and writes index files.
 
     Raises `OperatingError` when this node is named as lost, when a further directory is not given
-    or another's, and what `peek_directory` raises."""
+    or another's, when other work was cut short, and what `peek_directory` raises."""
     image = peek_directory(disk)
+    refuse_unfinished(disk)
     node = image.identity.node
     disks = _further_disks(image, further)
     if disks:

@@ -41,6 +41,7 @@ from raftlog.storage.directories.store_file import (
     read_store,
 )
 from raftlog.storage.directories.store_records import StoreState, boot_record
+from raftlog.storage.directories.unfinished import refuse_unfinished
 from raftlog.storage.files import read_whole, remove_if_there, write_whole
 from raftlog.storage.replica import GROUPS_DIRECTORY, Mark, Registration
 
@@ -141,10 +142,12 @@ def open_directory(
     So is the name of the format file, by the first boot: formatting may have failed with its last
     sync, and the file is seen all the same.
 
-    Raises `OperatingError` when the directory is not formatted, `CorruptData` when its format file
-    or store is damaged (the directory's promises are lost: treat it as wiped), `FutureFormat`.
+    Raises `OperatingError` when the directory is not formatted, or offline work on it was cut
+    short, `CorruptData` when its format file or store is damaged (the directory's promises are
+    lost: treat it as wiped), `FutureFormat`.
     """
     identity = read_identity(disk)
+    refuse_unfinished(disk)
     disk.sync_all()
     store = StoreFiles(disk, identity.owner)
     try:

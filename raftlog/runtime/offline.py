@@ -1,0 +1,362 @@
+"""Replicas of brokers that are down: read them, extend them, copy them under other ids.
+
+`raftlog recover` works on data directories that no broker has open. An `OfflineDirectory` is one of
+them. Like a boot, it cuts torn tails, writes index files and makes durable what it reads. Each call
+that writes returns when its bytes are synced.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, final
+
+import attrs
+
+from raftlog.base.binary import Buffer
+from raftlog.base.entries import Entry, EntryKind, HardState, Membership
+from raftlog.base.errors import CorruptData, FutureFormat
+from raftlog.base.ids import ClusterId, GroupId, IoId, RaftIndex, ReplicaId, Term
+from raftlog.base.limits import WALK_CHUNK_BYTES
+from raftlog.base.ports import Disk
+from raftlog.base.units import WallMillis
+from raftlog.metadata.command_codec import decode_proposal
+from raftlog.metadata.commands import SnapshotImage
+from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage
+from raftlog.metadata.rules.apply import apply
+from raftlog.partition.machine.applied import VERSION as STATE_VERSION
+from raftlog.partition.machine.applied import read_state, write_state
+from raftlog.partition.producing.producer_snapshot import load_producers, write_producers
+from raftlog.partition.producing.producers import ProducerTable
+from raftlog.raft.quorum import majority
+from raftlog.records.batch import entry_of, patch, read_header
+from raftlog.records.control import (
+    ForcedRecovery,
+    Marker,
+    build_control_entry,
+    parse_control_entry,
+    read_marker,
+    read_term_start,
+    write_forced_recovery,
+    write_marker,
+)
+from raftlog.records.record import records_of
+from raftlog.storage.boot.recovery import (
+    RecoveredReplica,
+    ReplicaState,
+    create_replica,
+    recover_replica,
+)
+from raftlog.storage.directories.data_dir import DirectoryImage, peek_directory
+from raftlog.storage.directories.log_directories import directory_of
+from raftlog.storage.directories.store_records import (
+    hard_state_record,
+    mark_record,
+    register_record,
+)
+from raftlog.storage.ops import StoreRecords, WriteOp
+from raftlog.storage.partition_log import PartitionLog
+from raftlog.storage.replica import LogOptions, Registration, ReplicaSpec
+from raftlog.storage.segments.jobs import read_entries
+from raftlog.storage.segments.snapshot import read_snapshot
+from raftlog.storage.write_round import DirectoryWriter
+
+_VERSION_AT: Final = 4
+"""Where the version of a partition's state stands, behind four bytes of magic."""
+
+
+class Copied(NamedTuple):
+    """The replica that a copy makes: its group, its own id, its path, and the voters with which its
+    log begins."""
+
+    group: GroupId
+    replica: ReplicaId
+    path: str
+    founding: Membership
+
+
+class OfflineReplica(NamedTuple):
+    """A replica that was read, and the directory in which it lies."""
+
+    directory: "OfflineDirectory"
+    replica: RecoveredReplica
+
+    @property
+    def log(self) -> PartitionLog:
+        """The log of the replica."""
+        assert self.replica.log is not None, self.replica.why
+        return self.replica.log
+
+    @property
+    def progress(self) -> tuple[Term, RaftIndex]:
+        """By which an election compares two logs."""
+        return self.log.last_term, self.log.last_index
+
+    def entries(self, first: RaftIndex) -> Iterator[Sequence[Entry]]:
+        """All entries from `first` on, about a megabyte at a time."""
+        log = self.log
+        while first <= log.written_index:
+            (order,) = log.plan_entries(first, WALK_CHUNK_BYTES).args
+            read = read_entries(self.directory.disk, order).entries  # type: ignore[arg-type]
+            yield read
+            first = RaftIndex(read[-1].raft_index + 1)
+
+
+@final
+@attrs.define(eq=False)
+class OfflineDirectory:
+    """The data directory of a broker that is down. `image` is the store as it was found."""
+
+    disk: Disk
+    image: DirectoryImage
+    _writer: DirectoryWriter | None = None
+    _rounds: int = 0
+
+    @classmethod
+    def open(cls, disk: Disk) -> "OfflineDirectory":
+        """Raises what `peek_directory` raises."""
+        return cls(disk, peek_directory(disk))
+
+    def look(self, group: GroupId) -> OfflineReplica | None:
+        """The replica of the group, when it is registered here and whole."""
+        registration = self.image.registrations.get(group)
+        if registration is None or directory_of(registration.path):
+            return None
+        spec = ReplicaSpec(
+            cluster=self.image.identity.cluster,
+            group=group,
+            replica=registration.replica,
+            path=registration.path,
+        )
+        mark = self.image.marks.get(group)
+        try:
+            replica = recover_replica(self.disk, spec, mark, LogOptions())
+        except FutureFormat:
+            return None
+        return OfflineReplica(self, replica) if replica.state is ReplicaState.INTACT else None
+
+    def term_of(self, group: GroupId) -> int:
+        """The term that the store names, 0 for none."""
+        state = self.image.hard_states.get(group)
+        return state.term if state else 0
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def write(self, group: GroupId, ops: Sequence[WriteOp]) -> None:
+        """Perform a round; raises what failed in it."""
+        self._begin(group, ops)
+
+    def _begin(self, group: GroupId, ops: Sequence[WriteOp]) -> IoId:
+        if self._writer is None:
+            self._writer = DirectoryWriter(self.disk)
+        self._rounds += 1
+        io_id = IoId(self._rounds)
+        result = self._writer.perform(io_id, ops)
+        error = result.poisoned or result.failed.get(group)
+        if error is not None:
+            raise error
+        return io_id
+
+    def flush(self, log: PartitionLog) -> None:
+        """Make durable what was added to a log of this directory."""
+        io_id = IoId(self._rounds + 1)
+        ops = log.take_ops(io_id)
+        if ops:
+            self._begin(log.spec.group, ops)
+            log.written(io_id)
+            log.persisted(io_id)
+        log.set_commit(log.last_index)
+        for job in log.take_jobs():
+            job.function(self.disk, *job.args)  # type: ignore[arg-type]
+
+    def settle(self, log: PartitionLog, state: HardState | None = None) -> None:
+        """Say in the store that all of the log is committed; before that, term and vote."""
+        group = log.spec.group
+        mark = log.mark(log.last_index)
+        assert mark is not None, group
+        records = [] if state is None else [hard_state_record(group, state)]
+        self.write(group, [StoreRecords([*records, mark_record(mark)])])
+
+    def close(self) -> None:
+        """Close all files."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def most_advanced(sources: Mapping[ReplicaId, OfflineReplica]) -> OfflineReplica | None:
+    """The replica that would win an election among these, which are whole; None when they hold no
+    majority of its voters. It holds all that the group has committed."""
+    if not sources:
+        return None
+    best = max(sources.values(), key=lambda each: each.progress)
+    membership = best.replica.memberships[-1][1]
+    for half in (membership.voters, membership.outgoing):
+        if half and sum(each in sources for each in half) < majority(len(half)):
+            return None
+    return best
+
+
+def image_of(source: OfflineReplica) -> ClusterImage:
+    """The cluster as this log of group 0 has it, undecided commands too. Raises `CorruptData` for a
+    log that ends before it names a whole image."""
+    cluster, skipping = EMPTY_IMAGE, source.log.first_index > 1
+    for entries in source.entries(source.log.first_index):
+        for entry in entries:
+            if entry.kind is not EntryKind.RECORDS:
+                continue
+            for record in records_of(entry.batch, CorruptData, "metadata log"):
+                value = bytes(record.value or b"")
+                proposal = decode_proposal(value, CorruptData, "metadata log")
+                if isinstance(proposal.command, SnapshotImage):
+                    cluster, skipping = EMPTY_IMAGE if skipping else cluster, False
+                if not skipping:
+                    cluster = apply(cluster, proposal.command, proposal.once).image
+    if cluster.cluster_id is None:
+        raise CorruptData("the metadata log names no cluster", on=source.log.spec.path)
+    return cluster
+
+
+# --- extending ------------------------------------------------------------------------------------
+
+
+def append_in_new_term(
+    log: PartitionLog, term: Term, batches: Iterable[bytes], wall_ms: WallMillis
+) -> None:
+    """Add a forced recovery, which begins `term`, and these batches of records."""
+    log.append([_control(log, term, EntryKind.FORCED_RECOVERY, _NONE_GIVEN_UP, wall_ms)])
+    for made in batches:
+        batch = bytearray(made)
+        patch(batch, log.next_offset, term)
+        log.append([_records(log, bytes(batch))])
+
+
+def align(leader: OfflineReplica, follower: OfflineReplica) -> bool:
+    """Make a log equal to the leader's, as replication would; False when that needs an install."""
+    log, led = follower.log, leader.log
+    common = min(log.last_index, led.last_index)
+    while log.term_at(common) != led.term_at(common):
+        common = RaftIndex(common - 1)
+        if common < max(log.first_index, led.first_index) - 1:
+            return False
+    if common < max(log.first_index, led.first_index) - 1:
+        return False
+    if common < log.last_index:
+        log.truncate_from(RaftIndex(common + 1))
+    for entries in leader.entries(RaftIndex(common + 1)):
+        log.append(entries)
+        follower.directory.flush(log)
+    follower.directory.flush(log)
+    return True
+
+
+# --- copying --------------------------------------------------------------------------------------
+
+
+def copy_replica(
+    source: OfflineReplica,
+    target: OfflineDirectory,
+    copied: Copied,
+    options: LogOptions,
+    wall_ms: WallMillis,
+) -> None:
+    """Write the records of a log, with their offsets, as the log of another group, in one term, and
+    register it. The files of an earlier attempt at the path go first."""
+    log = _founded(source, target, target.image.identity.cluster, copied, options)
+    term = Term(log.last_term + 1)
+    log.append([_control(log, term, EntryKind.FORCED_RECOVERY, _NONE_GIVEN_UP, wall_ms)])
+    for entries in source.entries(source.log.first_index):
+        for entry in entries:
+            log.append(_under_other_ids(log, term, entry))
+        target.flush(log)
+    target.flush(log)
+    register(target, copied, log)
+
+
+def register(target: OfflineDirectory, copied: Copied, log: PartitionLog) -> None:
+    """Let the directory answer for a replica whose log is written."""
+    mark = log.mark(log.last_index)
+    assert mark is not None, copied
+    registration = Registration(copied.replica, copied.path)
+    records = [register_record(copied.group, registration), mark_record(mark)]
+    target.write(copied.group, [StoreRecords(records)])
+
+
+def _founded(
+    source: OfflineReplica,
+    target: OfflineDirectory,
+    cluster: ClusterId,
+    copied: Copied,
+    options: LogOptions,
+) -> PartitionLog:
+    """An empty log that begins where the source begins."""
+    spec = ReplicaSpec(
+        cluster=cluster, group=copied.group, replica=copied.replica, path=copied.path
+    )
+    log = create_replica(target.disk, spec, copied.founding, options).log
+    assert log is not None, copied
+    first = source.log.first_index
+    if first > 1:
+        _, body = read_snapshot(source.directory.disk, source.log.spec, first)
+        position = attrs.evolve(
+            source.log.snapshot_position,
+            term=Term(1),
+            membership=copied.founding,
+            membership_index=RaftIndex(0),
+        )
+        log.install(position, _state_of(body, source.log.spec.group, copied.group, first))
+        target.flush(log)
+    return log
+
+
+def _state_of(body: Buffer, old: GroupId, new: GroupId, before: RaftIndex) -> bytes:
+    """The state before an entry, as the state of the new group: producers carry the group's id."""
+    version = int.from_bytes(memoryview(body)[_VERSION_AT : _VERSION_AT + 2], "big")
+    machine: Buffer | None = None
+    producers = body
+    if version == STATE_VERSION:
+        producers, machine = read_state(old, body)
+    table = ProducerTable()
+    load_producers(table, producers, group=old, before=before, error=CorruptData)
+    renamed = write_producers(table, group=new, before=before)
+    return renamed if machine is None else write_state(renamed, bytes(machine))
+
+
+def _under_other_ids(log: PartitionLog, term: Term, entry: Entry) -> list[Entry]:
+    """The entry as the log's next one. Memberships and terms are those of the old group, and go;
+    what else a control entry says is kept."""
+    if entry.kind is EntryKind.RECORDS:
+        batch = bytearray(entry.batch)
+        patch(batch, entry.base_offset, term)
+        return [_records(log, bytes(batch))]
+    told = parse_control_entry(entry.batch, CorruptData, log.spec.path)
+    wall_ms = WallMillis(read_header(entry.batch).max_timestamp)
+    if entry.kind is EntryKind.LOG_START:
+        return [_control(log, term, EntryKind.LOG_START, told.body, wall_ms)]
+    cut_off = _CUT_OFFS.get(entry.kind)
+    if cut_off is None or cut_off(told.body) < 0:
+        return []
+    body = write_marker(Marker(cut_off(told.body), b""))
+    return [_control(log, term, EntryKind.MARKER, body, wall_ms)]
+
+
+def _records(log: PartitionLog, batch: bytes) -> Entry:
+    return entry_of(RaftIndex(log.last_index + 1), batch, CorruptData, log.spec.path)
+
+
+def _control(
+    log: PartitionLog, term: Term, kind: EntryKind, body: bytes, wall_ms: WallMillis
+) -> Entry:
+    return build_control_entry(
+        kind,
+        group=log.spec.group,
+        term=term,
+        raft_index=RaftIndex(log.last_index + 1),
+        base_offset=log.next_offset,
+        timestamp_ms=wall_ms,
+        body=body,
+    )
+
+
+_NONE_GIVEN_UP: Final = write_forced_recovery(ForcedRecovery((), RaftIndex(0)))
+_CUT_OFFS: Final[Mapping[EntryKind, Callable[[bytes], WallMillis]]] = {
+    EntryKind.TERM_START: lambda body: read_term_start(body).producers_expire_before_ms,
+    EntryKind.MARKER: lambda body: read_marker(body).producers_expire_before_ms,
+}

@@ -1,0 +1,200 @@
+"""`renew_spent` on disks of a simulated cluster: a topic in its last term, copied under new ids."""
+
+import pytest
+from raftlog_sim.base.stuck import StuckError
+from raftlog_sim.world.disk import Keep
+
+from raftlog.base.entries import HardState
+from raftlog.base.errors import OperatingError
+from raftlog.base.ids import METADATA_GROUP, TERM_MAX, IoId, Term
+from raftlog.base.units import WallMillis
+from raftlog.runtime.renewal import renew_spent
+from raftlog.storage.directories.data_dir import peek_directory
+from raftlog.storage.directories.store_records import hard_state_record
+from raftlog.storage.directories.unfinished import UNFINISHED_FILE
+from raftlog.storage.ops import StoreRecords
+from raftlog.storage.write_round import DirectoryWriter
+from tests.broker.cluster import Cluster
+
+WALL = WallMillis(1_700_000_000_000)
+NODES = (1, 2, 3)
+
+
+def disks(cluster, nodes=NODES):
+    return [cluster.world.nodes[node].disk for node in nodes]
+
+
+def put_into_term(cluster, group, term):
+    """As a lie, or a loop of elections, would have done, on every broker."""
+    for disk in disks(cluster):
+        writer = DirectoryWriter(disk)
+        records = [hard_state_record(group, HardState(term, None))]
+        assert writer.perform(IoId(1), [StoreRecords(records)]).poisoned is None
+        writer.close()
+
+
+def stop(cluster):
+    cluster.run(1)
+    for node in list(cluster.world.running()):
+        cluster.kill(node.number)
+
+
+def start(cluster):
+    for node in NODES:
+        cluster.restart(node)
+    cluster.ready()
+
+
+def group_of(cluster, name, number=0):
+    image = cluster.world.running()[0].broker.context.image
+    return image.topic(name).partitions[number].group
+
+
+def in_the_last_term():
+    """A topic whose leader has written records in the last term there is, all brokers down."""
+    cluster = Cluster(3, 3).ready()
+    cluster.create("orders", 2, 3)
+    cluster.create("other", 1, 3)
+    for number in range(5):
+        cluster.put("orders", [f"v{number}"])
+        cluster.put("orders", [f"w{number}"], number=1)
+    cluster.put("other", ["x"])
+    group = group_of(cluster, "orders")
+    stop(cluster)
+    put_into_term(cluster, group, Term(TERM_MAX - 1))
+    start(cluster)
+    for number in range(5, 10):
+        cluster.put("orders", [f"v{number}"])
+    assert cluster.partition("orders").leader_epoch == TERM_MAX
+    stop(cluster)
+    return cluster
+
+
+def renew(cluster, carry_out=True, nodes=NODES):
+    return renew_spent(disks(cluster, nodes), WALL, carry_out=carry_out)
+
+
+def check_all_there(cluster):
+    for number, letter in ((0, "v"), (1, "w")):
+        count = 10 if letter == "v" else 5
+        at = cluster.leader("orders", number).number
+        found = cluster.read_all("orders", number, at)
+        assert found == [(each, f"{letter}{each}".encode()) for each in range(count)]
+    assert cluster.read_all("other", at=cluster.leader("other").number) == [(0, b"x")]
+    assert cluster.put("orders", ["after"]) == 10
+    assert 0 < cluster.partition("orders").leader_epoch < 100
+
+
+def test_in_the_last_term_nobody_is_elected():
+    cluster = in_the_last_term()
+    start(cluster)
+    with pytest.raises(StuckError, match="leader of orders-0"):
+        cluster.leader("orders")
+
+
+def test_the_copy_has_all_records_at_their_offsets_and_takes_more():
+    cluster = in_the_last_term()
+    start(cluster)
+    before = cluster.metadata("orders").topics[0].topic_id
+    stop(cluster)
+    found = renew(cluster)
+    assert [(each.name, each.records_until) for each in found.copies] == [
+        ("orders-0", 10), ("orders-1", 5)
+    ]  # fmt: skip
+    assert found.copies[0].term == TERM_MAX
+    assert found.stuck == ()
+    start(cluster)
+    check_all_there(cluster)
+    assert cluster.metadata("orders").topics[0].topic_id != before
+    cluster.run(10)
+    for disk in disks(cluster):
+        assert not any(before.hex() in name for name in disk.paths())
+
+
+def test_without_consent_nothing_changes():
+    cluster = in_the_last_term()
+    before = [peek_directory(disk) for disk in disks(cluster)]
+    found = renew(cluster, carry_out=False)
+    assert [each.name for each in found.copies] == ["orders-0", "orders-1"]
+    assert not found.carried_out
+    assert [peek_directory(disk) for disk in disks(cluster)] == before
+
+
+def test_run_again_it_changes_nothing_more():
+    cluster = in_the_last_term()
+    renew(cluster)
+    before = [peek_directory(disk) for disk in disks(cluster)]
+    again = renew(cluster)
+    assert (again.copies, again.unfinished) == ((), False)
+    assert [peek_directory(disk) for disk in disks(cluster)] == before
+
+
+def test_a_controllers_directory_that_is_missing_is_asked_for():
+    cluster = in_the_last_term()
+    with pytest.raises(OperatingError, match="controller 3 is missing"):
+        renew(cluster, nodes=(1, 2))
+
+
+def test_a_spent_metadata_group_is_told():
+    cluster = in_the_last_term()
+    put_into_term(cluster, METADATA_GROUP, TERM_MAX)
+    with pytest.raises(OperatingError, match="metadata group is spent as well"):
+        renew(cluster)
+
+
+CHANGES = ("write_at", "truncate", "sync", "sync_all", "sync_dir", "rename", "remove", "create")
+
+
+class PowerFails(Exception):
+    pass
+
+
+class Cutting:
+    """A disk that fails once so many calls have changed one of those that share `left`."""
+
+    def __init__(self, inner, left):
+        self.inner, self.left = inner, left
+
+    def __getattr__(self, name):
+        method = getattr(self.inner, name)
+
+        def call(*args, **kwargs):
+            if name in CHANGES:
+                if self.left[0] == 0:
+                    raise PowerFails
+                self.left[0] -= 1
+            result = method(*args, **kwargs)
+            return Cutting(result, self.left) if hasattr(result, "write_at") else result
+
+        return call
+
+
+def cut_short(cluster, cuts):
+    """Whether the work was cut after so many calls that change a disk, of whichever directory."""
+    left = [cuts]
+    try:
+        renew_spent([Cutting(disk, left) for disk in disks(cluster)], WALL, carry_out=True)
+    except PowerFails:
+        for disk in disks(cluster):
+            disk.crash(Keep.NONE)
+        return True
+    return False
+
+
+def test_cut_short_anywhere_no_broker_starts_and_it_is_run_again():
+    """Power fails at each mutating call in turn. A broker then starts only where nothing is done or
+    all is; the next run ends it, with all records there."""
+    cuts, refused = 0, 0
+    while True:
+        cluster = in_the_last_term()
+        if not cut_short(cluster, cuts):
+            break
+        noted = [UNFINISHED_FILE in disk.list("") for disk in disks(cluster)]
+        refused += any(noted)
+        renew(cluster)
+        assert not any(UNFINISHED_FILE in disk.list("") for disk in disks(cluster)), cuts
+        start(cluster)
+        check_all_there(cluster)
+        cuts += 7
+    assert cuts > 50
+    assert refused > 5
