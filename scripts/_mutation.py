@@ -17,6 +17,7 @@ import json
 import math
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -34,8 +35,10 @@ from mutation.mutants import Mutant, mutants_of  # noqa: E402
 FOLDERS = ("raftlog/raft", "raftlog/partition", "raftlog/storage")
 TESTS = ("tests/raft", "tests/partition", "tests/storage")
 SEEDS, SEEDS_AT_ONCE = 50, 10
-TEST_SECONDS, SEED_SECONDS = 180, 300
-"""A mutant that makes tests or ten seeds take longer hangs: it is caught."""
+CPU_SECONDS = 300
+"""A mutant with which the tests, or ten seeds, use more CPU time is caught: it loops."""
+WAIT_SECONDS = 20 * CPU_SECONDS
+"""So long a process may take that waits and uses no CPU time."""
 TESTS_FAILED = SEEDS_FAILED = 1
 
 
@@ -202,7 +205,14 @@ def judged(mutant: Mutant, tests: list[str], folder: Path) -> tuple[str, str]:
     told = folder / f"mutant-{key_of(mutant)}.json"
     arguments = folder / f"tests-{key_of(mutant)}.txt"
     told.write_text(
-        json.dumps({"module": module, "path": mutant.path, "source": mutant.applied(source)})
+        json.dumps(
+            {
+                "module": module,
+                "path": mutant.path,
+                "source": mutant.applied(source),
+                "cpu_seconds": CPU_SECONDS,
+            }
+        )
     )
     arguments.write_text("\n".join(tests))
     try:
@@ -218,9 +228,9 @@ def judged(mutant: Mutant, tests: list[str], folder: Path) -> tuple[str, str]:
 def _by_tests(told: Path, arguments: Path) -> str:
     command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=no", "-p", "no:xdist"]
     command += ["-p", "no:cacheprovider", "-p", "mutation.hook", f"@{arguments}"]
-    ended = _run(command, told, TEST_SECONDS)
+    ended = _run(command, told)
     if ended is None:
-        return "a test that hangs"
+        return "tests that do not end"
     if ended.returncode == 0:
         return ""
     failed = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
@@ -237,7 +247,7 @@ def _by_seeds(told: Path) -> str:
     for first in range(1, SEEDS + 1, SEEDS_AT_ONCE):
         seeds = f"{first}..{first + SEEDS_AT_ONCE - 1}"
         command = [sys.executable, "-c", program, "sweep", "--seeds", seeds, "--jobs", "1"]
-        ended = _run([*command, "--check-every", "0", "--no-folders"], told, SEED_SECONDS)
+        ended = _run([*command, "--check-every", "0", "--no-folders"], told)
         if ended is None or ended.returncode == SEEDS_FAILED:
             return f"seeds {seeds}"
         if ended.returncode:
@@ -245,20 +255,21 @@ def _by_seeds(told: Path) -> str:
     return ""
 
 
-def _run(command, told: Path, seconds: float) -> subprocess.CompletedProcess | None:
+def _run(command, told: Path) -> subprocess.CompletedProcess | None:
     """None when it took too long."""
     try:
-        return subprocess.run(
+        ended = subprocess.run(
             command,
             cwd=ROOT,
             env=_environment({hook.MUTANT: str(told)}),
             capture_output=True,
             text=True,
-            timeout=seconds,
+            timeout=WAIT_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
         return None
+    return None if -ended.returncode in (signal.SIGXCPU, signal.SIGKILL) else ended
 
 
 def _environment(more: dict[str, str]) -> dict[str, str]:

@@ -1,10 +1,12 @@
 """A plugin of pytest, and a module to import first elsewhere: one module of the product carries a
-mutant. RAFTLOG_MADE_MUTANT names the JSON file that tells which.
+mutant. RAFTLOG_MADE_MUTANT names the JSON file that tells which, and how many seconds of CPU time
+the process may use: a mutant that loops ends by SIGXCPU, on a busy machine no sooner.
 """
 
 import importlib.util
 import json
 import os
+import resource
 import sys
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
@@ -42,6 +44,8 @@ def install() -> None:
     told = json.loads(Path(os.environ[MUTANT]).read_text())
     if told["module"] in sys.modules:
         raise RuntimeError(f"{told['module']} was imported before the mutant")
+    seconds = told["cpu_seconds"]
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 10))
     sys.meta_path.insert(0, MutatedFinder(told["module"], ROOT / told["path"], told["source"]))
 
 
