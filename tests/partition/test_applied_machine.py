@@ -4,11 +4,13 @@ The toy machine keeps the last value of each key. What it should hold is compute
 committed records, by a few lines that know nothing of replicas.
 """
 
+from itertools import pairwise
+
 import pytest
 from raftlog_sim.world.disk import Keep
 
 from raftlog.base.errors import DiskError
-from raftlog.base.limits import LOG_READ_FAILURES_MAX
+from raftlog.base.limits import LOG_READ_FAILURES_MAX, MACHINE_REPLAY_PAUSE_MS
 from raftlog.base.units import NEVER, Instant, millis
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.config import PartitionConfig
@@ -265,18 +267,21 @@ def test_a_replay_tries_a_failed_read_again_and_then_calls_it_damage(failures, m
         group.settle()
     group.crash(1)
     group.restart(1)
-    place, left = group.places[1], [failures]
+    place, left, failed_at = group.places[1], [failures], []
     call = place.call
 
     def failing(function, args):
         if function.__name__ == "read_entries" and left[0]:
             left[0] -= 1
+            failed_at.append(group.now)
             return DiskError("a bad moment", on="disk")
         return call(function, args)
 
     monkeypatch.setattr(place, "call", failing)
     for _ in range(20):
         group.advance(ELECTION)
+    pauses = [later - earlier for earlier, later in pairwise(failed_at)]
+    assert all(pause >= millis(MACHINE_REPLAY_PAUSE_MS) for pause in pauses), "a moment may last"
     if failures == 1:
         assert len(values(group, 1)) == 60
     else:
