@@ -370,7 +370,10 @@ class Run:
     def _read_everything(self, reader: int) -> Iterator[Goal]:
         """A last reader reads every partition to its end; what it saw is in the history, and where
         the log begins, if that moves. StuckError when it is not told more for too long."""
-        ends, limit = self._ends(), self.liveness_ns
+        limit = self.liveness_ns
+        # A leadership may be on its way from one broker to another at this moment.
+        yield Goal(self._all_led, limit, "every partition is led", 1)
+        ends = self._ends()
         for partition, offset in self.workload.read_everything():
             self._final[partition] = max(offset, log_start_of(self.world, TOPIC, partition))
             tell, stuck_at = self.workload.shrinks, self.world.now + limit
@@ -391,7 +394,12 @@ class Run:
         self._final[partition] = max(following or 0, known, self._final[partition])
         done.append(1)
 
+    def _all_led(self) -> bool:
+        topics = [node.broker.context.image.topic(TOPIC) for node in self.world.running()]
+        return len(self._ends()) == max(len(topic.partitions) for topic in topics if topic)
+
     def _ends(self) -> dict[int, int]:
+        """The high watermark of each partition that a running broker leads."""
         ends: dict[int, int] = {}
         for node in self.world.running():
             image = node.broker.context.image

@@ -133,3 +133,23 @@ def test_what_was_reached_since_the_last_look_counts_when_nothing_else_happens()
     run.advance()
     assert run._goal is not goal
     assert list(answers) == []
+
+
+def test_the_last_reader_waits_until_every_partition_is_led(monkeypatch):
+    """A leadership on its way between two brokers was told as an exception of the simulator."""
+    unled, ends = [3], Run._ends
+
+    def later(run):
+        if run.phase == "final read" and unled[0]:
+            unled[0] -= 1
+            return {}
+        return ends(run)
+
+    monkeypatch.setattr(Run, "_ends", later)
+    assert simulate(schedule()).failure == ""
+    assert unled == [0]
+
+
+def test_a_partition_that_nobody_leads_in_the_end_fails_by_liveness(monkeypatch):
+    monkeypatch.setattr(Run, "_ends", lambda run: {})
+    assert "every partition is led" in simulate(schedule()).failure
