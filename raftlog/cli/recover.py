@@ -11,7 +11,8 @@ from raftlog.base.errors import OperatingError
 from raftlog.base.ids import NodeId
 from raftlog.cli.output.render import FAILED_CODE, format_option, print_json, print_table
 from raftlog.runtime.disks.log_dirs import hold_lock
-from raftlog.runtime.real_ports import PosixDisk, SystemClock
+from raftlog.runtime.real_ports import PosixDisk, SystemClock, make_data_directory
+from raftlog.runtime.recluster import Reclustering, recluster
 from raftlog.runtime.recover import (
     FORCED,
     KEPT,
@@ -22,7 +23,7 @@ from raftlog.runtime.recover import (
     recover_directory,
 )
 from raftlog.runtime.renewal import Renewal, renew_spent
-from raftlog.storage.directories.data_dir import is_formatted
+from raftlog.storage.directories.data_dir import is_formatted, read_identity
 
 
 @click.command(
@@ -65,6 +66,12 @@ Where a topic has no terms left:
     is_flag=True,
     help="Carry that out. Without this it is only said which topics would be copied.",
 )
+@click.option(
+    "--into",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Copy the whole cluster under a new cluster id: each data directory into "
+    "DIRECTORY/brokerN. For a metadata group that has no terms left.",
+)
 @format_option()
 def recover(
     directories: tuple[Path, ...],
@@ -73,6 +80,7 @@ def recover(
     accept_data_loss: bool,
     spent: bool,
     accept_new_ids: bool,
+    into: Path | None,
     form: str,
 ) -> int:
     """Let the groups of a data directory go on that have lost their majority for ever.
@@ -89,10 +97,12 @@ def recover(
     """
     if spent:
         if lost or further or accept_data_loss:
-            raise click.UsageError("--spent goes with --accept-new-ids and --format alone")
+            raise click.UsageError("--spent goes with --into, --accept-new-ids and --format alone")
+        if into is not None:
+            return _recluster(directories, into, accept_new_ids, form)
         return _renew(directories, accept_new_ids, form)
-    if accept_new_ids or len(directories) > 1:
-        raise click.UsageError("several directories and --accept-new-ids belong to --spent")
+    if accept_new_ids or into is not None or len(directories) > 1:
+        raise click.UsageError("several directories, --into and --accept-new-ids belong to --spent")
     with ExitStack() as stack:
         (disk,) = _held(directories, stack)
         for each in further:
@@ -137,6 +147,39 @@ def _renew(directories: tuple[Path, ...], carry_out: bool, form: str) -> int:
     else:
         _print_renewal(found)
     return FAILED_CODE if found.stuck else 0
+
+
+def _recluster(directories: tuple[Path, ...], into: Path, carry_out: bool, form: str) -> int:
+    with ExitStack() as stack:
+        disks = _held(directories, stack)
+        targets = []
+        for disk in disks:
+            path = str(into / f"broker{read_identity(disk).node}")
+            if carry_out:
+                make_data_directory(path)
+                hold_lock(path, stack, _STOP_FIRST)
+            targets.append(PosixDisk(path))
+        found = recluster(disks, targets, SystemClock().wall(), carry_out=carry_out)
+    if form == "json":
+        ids = {"cluster": found.cluster.hex(), "new_cluster": found.new_cluster.hex()}
+        print_json(attrs.asdict(found) | ids)
+    else:
+        _print_reclustering(found, into)
+    return 0
+
+
+def _print_reclustering(found: Reclustering, into: Path) -> None:
+    verb = "copied" if found.carried_out else "would be copied"
+    print(f"cluster {found.cluster.hex()} {verb} as cluster {found.new_cluster.hex()}")
+    print(f"its metadata group has come to term {found.term}")
+    print_table(
+        ["BROKER", "REPLICAS", "INTO"],
+        [[node, count, into / f"broker{node}"] for node, count in found.replicas],
+    )
+    if found.unfinished and not found.carried_out:
+        print("an earlier run was cut short; --accept-new-ids ends it")
+    elif not found.carried_out:
+        print("nothing was changed; --accept-new-ids does it")
 
 
 def _print_renewal(found: Renewal) -> None:

@@ -13,19 +13,14 @@ import attrs
 from raftlog.base.binary import Buffer
 from raftlog.base.entries import Entry, EntryKind, HardState, Membership
 from raftlog.base.errors import CorruptData, FutureFormat
-from raftlog.base.ids import ClusterId, GroupId, IoId, RaftIndex, ReplicaId, Term
+from raftlog.base.ids import GroupId, IoId, RaftIndex, ReplicaId, Term
 from raftlog.base.limits import WALK_CHUNK_BYTES
 from raftlog.base.ports import Disk
 from raftlog.base.units import WallMillis
-from raftlog.metadata.command_codec import decode_proposal
-from raftlog.metadata.commands import SnapshotImage
-from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage
-from raftlog.metadata.rules.apply import apply
 from raftlog.partition.machine.applied import VERSION as STATE_VERSION
 from raftlog.partition.machine.applied import read_state, write_state
 from raftlog.partition.producing.producer_snapshot import load_producers, write_producers
 from raftlog.partition.producing.producers import ProducerTable
-from raftlog.raft.quorum import majority
 from raftlog.records.batch import entry_of, patch, read_header
 from raftlog.records.control import (
     ForcedRecovery,
@@ -37,7 +32,6 @@ from raftlog.records.control import (
     write_forced_recovery,
     write_marker,
 )
-from raftlog.records.record import records_of
 from raftlog.storage.boot.recovery import (
     RecoveredReplica,
     ReplicaState,
@@ -181,39 +175,6 @@ class OfflineDirectory:
             self._writer = None
 
 
-def most_advanced(sources: Mapping[ReplicaId, OfflineReplica]) -> OfflineReplica | None:
-    """The replica that would win an election among these, which are whole; None when they hold no
-    majority of its voters. It holds all that the group has committed."""
-    if not sources:
-        return None
-    best = max(sources.values(), key=lambda each: each.progress)
-    membership = best.replica.memberships[-1][1]
-    for half in (membership.voters, membership.outgoing):
-        if half and sum(each in sources for each in half) < majority(len(half)):
-            return None
-    return best
-
-
-def image_of(source: OfflineReplica) -> ClusterImage:
-    """The cluster as this log of group 0 has it, undecided commands too. Raises `CorruptData` for a
-    log that ends before it names a whole image."""
-    cluster, skipping = EMPTY_IMAGE, source.log.first_index > 1
-    for entries in source.entries(source.log.first_index):
-        for entry in entries:
-            if entry.kind is not EntryKind.RECORDS:
-                continue
-            for record in records_of(entry.batch, CorruptData, "metadata log"):
-                value = bytes(record.value or b"")
-                proposal = decode_proposal(value, CorruptData, "metadata log")
-                if isinstance(proposal.command, SnapshotImage):
-                    cluster, skipping = EMPTY_IMAGE if skipping else cluster, False
-                if not skipping:
-                    cluster = apply(cluster, proposal.command, proposal.once).image
-    if cluster.cluster_id is None:
-        raise CorruptData("the metadata log names no cluster", on=source.log.spec.path)
-    return cluster
-
-
 # --- extending ------------------------------------------------------------------------------------
 
 
@@ -259,7 +220,7 @@ def copy_replica(
 ) -> None:
     """Write the records of a log, with their offsets, as the log of another group, in one term, and
     register it. The files of an earlier attempt at the path go first."""
-    log = _founded(source, target, target.image.identity.cluster, copied, options)
+    log = _founded(source, target, copied, options)
     term = Term(log.last_term + 1)
     log.append([_control(log, term, EntryKind.FORCED_RECOVERY, _NONE_GIVEN_UP, wall_ms)])
     for entries in source.entries(source.log.first_index):
@@ -270,28 +231,58 @@ def copy_replica(
     register(target, copied, log)
 
 
-def register(target: OfflineDirectory, copied: Copied, log: PartitionLog) -> None:
-    """Let the directory answer for a replica whose log is written."""
-    mark = log.mark(log.last_index)
-    assert mark is not None, copied
-    registration = Registration(copied.replica, copied.path)
-    records = [register_record(copied.group, registration), mark_record(mark)]
-    target.write(copied.group, [StoreRecords(records)])
-
-
-def _founded(
+def copy_as_it_is(
     source: OfflineReplica,
     target: OfflineDirectory,
-    cluster: ClusterId,
-    copied: Copied,
-    options: LogOptions,
-) -> PartitionLog:
-    """An empty log that begins where the source begins."""
+    registration: Registration,
+    state: HardState | None,
+) -> None:
+    """Write a log entry by entry into a directory of another cluster id, for the replica of the
+    registration, with its term and vote. Only the chain differs, which begins with the cluster."""
+    group, position = source.log.spec.group, source.log.snapshot_position
+    copied = Copied(group, registration.replica, registration.path, position.membership)
+    log = begin_log(target, copied, LogOptions())
+    if position.raft_index > 0:
+        _, body = read_snapshot(source.directory.disk, source.log.spec, source.log.first_index)
+        log.install(position, body)
+        target.flush(log)
+    for entries in source.entries(source.log.first_index):
+        log.append(entries)
+        target.flush(log)
+    target.flush(log)
+    register(target, copied, log, state)
+
+
+def begin_log(target: OfflineDirectory, copied: Copied, options: LogOptions) -> PartitionLog:
+    """An empty log with its first voters, in place of what lies at the path."""
     spec = ReplicaSpec(
-        cluster=cluster, group=copied.group, replica=copied.replica, path=copied.path
+        cluster=target.image.identity.cluster,
+        group=copied.group,
+        replica=copied.replica,
+        path=copied.path,
     )
     log = create_replica(target.disk, spec, copied.founding, options).log
     assert log is not None, copied
+    return log
+
+
+def register(
+    target: OfflineDirectory, copied: Copied, log: PartitionLog, state: HardState | None = None
+) -> None:
+    """Let the directory answer for a replica whose log is written."""
+    mark = log.mark(log.last_index)
+    assert mark is not None, copied
+    records = [register_record(copied.group, Registration(copied.replica, copied.path))]
+    if state is not None:
+        records.append(hard_state_record(copied.group, state))
+    target.write(copied.group, [StoreRecords([*records, mark_record(mark)])])
+
+
+def _founded(
+    source: OfflineReplica, target: OfflineDirectory, copied: Copied, options: LogOptions
+) -> PartitionLog:
+    """An empty log that begins where the source begins."""
+    log = begin_log(target, copied, options)
     first = source.log.first_index
     if first > 1:
         _, body = read_snapshot(source.directory.disk, source.log.spec, first)

@@ -21,7 +21,7 @@ is left is to bring all replicas of group 0 to the same end.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, final
 
 import attrs
@@ -31,7 +31,6 @@ from raftlog.base.errors import OperatingError
 from raftlog.base.ids import (
     METADATA_GROUP,
     TERM_MAX,
-    DirectoryId,
     GroupId,
     NodeId,
     RaftIndex,
@@ -58,10 +57,9 @@ from raftlog.runtime.offline import (
     align,
     append_in_new_term,
     copy_replica,
-    image_of,
-    most_advanced,
 )
-from raftlog.storage.directories.unfinished import DONE, WORKING, note, noted, remove_note
+from raftlog.runtime.offline_cluster import OfflineCluster, by_place, most_advanced
+from raftlog.storage.directories.unfinished import DONE, WORKING, note, noted, remove_notes
 from raftlog.storage.replica import LogOptions, replica_path
 from raftlog.storage.segments.snapshot import newest_snapshot
 
@@ -129,13 +127,19 @@ def renew_spent(disks: Sequence[Disk], wall_ms: WallMillis, *, carry_out: bool) 
     if any(each == DONE for each in notes):
         # Every directory was done before the first note said so: what is left is to remove them.
         if carry_out:
-            _remove_notes(disks)
+            remove_notes(disks)
         return Renewal(copies=(), offsets=0, stuck=(), unfinished=True, carried_out=carry_out)
     if carry_out:
         for disk in disks:
             disk.sync_all()
     directories = [OfflineDirectory.open(disk) for disk in disks]
-    work = _Work(_by_place(directories), wall_ms)
+    work = _Work(OfflineCluster(by_place(directories)), wall_ms)
+    if work.cluster.term_of(METADATA_GROUP) > TERM_MAX - TERMS_LEFT:
+        raise OperatingError(
+            "the term of the metadata group is spent as well",
+            on="__cluster_metadata-0",
+            do="copy the cluster under a new cluster id: --into DIRECTORY",
+        )
     try:
         topics = work.spent_topics()
         if carry_out and (topics or any(notes)):
@@ -144,95 +148,28 @@ def renew_spent(disks: Sequence[Disk], wall_ms: WallMillis, *, carry_out: bool) 
             work.carry_out(topics)
             for disk in disks:
                 note(disk, DONE)
-            _remove_notes(disks)
+            remove_notes(disks)
         return work.findings(topics, unfinished=any(notes), carried_out=carry_out)
     finally:
         for each in directories:
             each.close()
 
 
-def _remove_notes(disks: Iterable[Disk]) -> None:
-    for disk in disks:
-        remove_note(disk)
-
-
-_Place = tuple[NodeId, DirectoryId]
-
-
-def _by_place(directories: Sequence[OfflineDirectory]) -> dict[_Place, OfflineDirectory]:
-    first = directories[0].image.identity
-    found: dict[_Place, OfflineDirectory] = {}
-    for each in directories:
-        identity = each.image.identity
-        place = (identity.node, identity.directory)
-        if identity.cluster != first.cluster:
-            do = "name the data directories of one cluster"
-            raise OperatingError("another cluster's directory", on=f"node {identity.node}", do=do)
-        if any(node == identity.node for node, _ in found):
-            do = "name each data directory once"
-            raise OperatingError("two directories of one node", on=f"node {identity.node}", do=do)
-        found[place] = each
-    return found
-
-
 @final
 @attrs.define(eq=False)
 class _Work:
-    directories: Mapping[_Place, OfflineDirectory]
+    cluster: OfflineCluster
     wall_ms: WallMillis
-    metadata: dict[ReplicaId, OfflineReplica] = attrs.field(init=False)
-    leader: OfflineReplica = attrs.field(init=False)
-    image: ClusterImage = attrs.field(init=False)
     commands: list[Command] = attrs.Factory(list)
     stuck: list[tuple[str, str]] = attrs.Factory(list)
     offsets: int = 0
-    _sources: dict[GroupId, dict[ReplicaId, OfflineReplica]] = attrs.Factory(dict)
-
-    def __attrs_post_init__(self) -> None:
-        self.metadata = self.sources(METADATA_GROUP)
-        leader = most_advanced(self.metadata)
-        if leader is None:
-            raise OperatingError(
-                "these directories hold no majority of the controllers",
-                on="__cluster_metadata-0",
-                do="name the data directories of all controllers",
-            )
-        voters = leader.replica.memberships[-1][1].all_voters()
-        missing = sorted({each.node for each in voters if each not in self.metadata})
-        if missing:
-            named = ", ".join(str(node) for node in missing)
-            raise OperatingError(
-                f"the data directory of controller {named} is missing",
-                on="__cluster_metadata-0",
-                do="name it as well; remove a controller that is lost for ever first",
-            )
-        self.leader = leader
-        self.image = image_of(leader)
-        if self.term_of(METADATA_GROUP) > TERM_MAX - TERMS_LEFT:
-            raise OperatingError(
-                "the term of the metadata group is spent as well",
-                on="__cluster_metadata-0",
-                do="copy the cluster under a new cluster id: --into DIRECTORY",
-            )
 
     # --- looking ----------------------------------------------------------------------------------
-
-    def sources(self, group: GroupId) -> dict[ReplicaId, OfflineReplica]:
-        """The whole replicas of a group, by id."""
-        if group not in self._sources:
-            looked = [each.look(group) for each in self.directories.values()]
-            found = {each.log.spec.replica: each for each in looked if each is not None}
-            self._sources[group] = found
-        return self._sources[group]
-
-    def term_of(self, group: GroupId) -> Term:
-        """The highest term that a replica of the group has seen."""
-        return Term(max(each.term_of(group) for each in self.directories.values()))
 
     def spent_topics(self) -> list[_Topic]:
         """The topics to be copied, and the commands that do it; what cannot be copied is stuck."""
         topics: list[_Topic] = []
-        image = self.image
+        image = self.cluster.image
         spent = [topic for topic in image.topics.values() if self._is_spent(topic)]
         # The offsets of the other topics are written into this one: it comes first, and alone.
         spent.sort(key=lambda topic: (topic.name != OFFSETS_TOPIC, topic.topic_id))
@@ -259,27 +196,27 @@ class _Work:
         return topics
 
     def _is_spent(self, topic: TopicImage) -> bool:
-        highest = max(self.term_of(each.group) for each in topic.partitions)
+        highest = max(self.cluster.term_of(each.group) for each in topic.partitions)
         return highest > TERM_MAX - TERMS_LEFT
 
     def _partition(self, topic: TopicImage, number: int) -> _Partition:
         partition = topic.partitions[number]
         name = f"{topic.name}-{number}"
         for each in partition.target:
-            if (each.node, each.directory) not in self.directories:
+            if (each.node, each.directory) not in self.cluster.directories:
                 raise OperatingError(
                     f"the data directory of broker {each.node} is missing",
                     on=name,
                     do="name the data directories of all its brokers",
                 )
-        source = most_advanced(self.sources(partition.group))
+        source = most_advanced(self.cluster.sources(partition.group))
         if source is None:
             raise OperatingError(
                 "no majority of its replicas is whole",
                 on=name,
                 do="name the data directories of all its brokers, without further log.dirs",
             )
-        term = self.term_of(partition.group)
+        term = self.cluster.term_of(partition.group)
         return _Partition(source=source, term=term, old_group=partition.group, number=number)
 
     # --- doing it ---------------------------------------------------------------------------------
@@ -290,7 +227,7 @@ class _Work:
             for partition in topic.partitions:
                 self._copy(topic, partition)
         renewed = {topic.old.name: topic.new.topic_id for topic in topics}
-        offsets = self.image.topic(OFFSETS_TOPIC)
+        offsets = self.cluster.image.topic(OFFSETS_TOPIC)
         if offsets is not None and OFFSETS_TOPIC not in renewed and renewed:
             for number, each in enumerate(offsets.partitions):
                 self._commit_offsets(f"{OFFSETS_TOPIC}-{number}", each.group, renewed)
@@ -298,7 +235,9 @@ class _Work:
         builder = RecordBatchBuilder()
         for value in values:
             builder.append(value, timestamp_ms=self.wall_ms)
-        self._extend(self.metadata, self.leader, [builder.build()] if values else [])
+        self._extend(
+            self.cluster.metadata, self.cluster.leader, [builder.build()] if values else []
+        )
 
     def _copy(self, topic: _Topic, partition: _Partition) -> None:
         new = topic.new.partitions[partition.number]
@@ -313,14 +252,14 @@ class _Work:
                 replica_path(topic.new.topic_id, partition.number, replica.epoch),
                 Membership(new.founding),
             )
-            target = self.directories[replica.node, replica.directory]
+            target = self.cluster.directories[replica.node, replica.directory]
             copy_replica(partition.source, target, copied, options, self.wall_ms)
 
     def _commit_offsets(self, name: str, group: GroupId, renewed: Mapping[str, TopicId]) -> None:
         """Commit the offsets of renewed topics again, for their new ids: a coordinator takes those
         of another id for a deleted topic's. They name no leader epoch, for the old one is above all
         of the new topic's."""
-        sources = self.sources(group)
+        sources = self.cluster.sources(group)
         source = most_advanced(sources)
         voters = () if source is None else source.replica.memberships[-1][1].all_voters()
         if source is None or any(each not in sources for each in voters):
@@ -358,7 +297,7 @@ class _Work:
         """Append to a group in a term that none of its replicas has seen, and bring all of them to
         the same end. Every voter is among the `sources`, so that it is committed then."""
         log, group = leader.log, leader.log.spec.group
-        term = Term(max(self.term_of(group), log.last_term) + 1)
+        term = Term(max(self.cluster.term_of(group), log.last_term) + 1)
         if batches:
             append_in_new_term(log, term, batches, self.wall_ms)
             leader.directory.flush(log)

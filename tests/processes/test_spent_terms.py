@@ -1,4 +1,5 @@
-"""A topic comes into the last term; `raftlog recover --spent` copies it, and clients go on."""
+"""A topic comes into the last term; `raftlog recover --spent` copies it, and clients go on. And so
+with the metadata group, where the whole cluster is copied."""
 
 import http.client
 import json
@@ -10,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from raftlog.base.entries import HardState
-from raftlog.base.ids import TERM_MAX, IoId, Term
+from raftlog.base.ids import METADATA_GROUP, TERM_MAX, IoId, Term
 from raftlog.runtime.local import cluster as local_cluster
 from raftlog.runtime.real_ports import PosixDisk
 from raftlog.storage.directories.store_records import hard_state_record
@@ -168,6 +169,58 @@ def test_a_topic_without_terms_is_copied_and_old_clients_go_on(tmp_path):
             load.wait_for(RECORDS)
         sent = dict(load.acknowledged) | deliver(producer, b"by the old producer, after")
         member.read_until(sent)
+        member.consumer.close()
+    finally:
+        cluster.stop()
+
+
+def test_a_cluster_without_metadata_terms_is_copied_and_old_clients_go_on(tmp_path):
+    cluster = local_cluster.found(tmp_path / "cluster", brokers=3)
+    into = tmp_path / "copies"
+    try:
+        cluster.start_all()
+        make_topic(cluster.bootstrap_servers, PARTITIONS)
+        member = Member(cluster.bootstrap_servers)
+        producer = Producer({**QUIET, "bootstrap.servers": cluster.bootstrap_servers})
+        with Load(cluster.bootstrap_servers, PARTITIONS, "before") as load:
+            load.wait_for(RECORDS)
+        acknowledged = load.acknowledged | deliver(producer, b"by the old producer, before")
+        member.read_until(acknowledged)
+        member.commit()
+        offsets = committed(cluster.bootstrap_servers)
+        old_id = cluster.cluster_id
+        stop_all(cluster)
+        put_into_term(cluster, METADATA_GROUP, TERM_MAX)
+        for node in NODES:
+            cluster.start(node)
+        until(
+            lambda: any(
+                f"term {TERM_MAX} is the last one" in cluster.log_path(node).read_text()
+                for node in NODES
+            ),
+            "the metadata group is in its last term",
+        )
+        beside = recover(cluster, "--into", str(into), "--accept-new-ids")
+        assert (beside.returncode, "in use by another process" in beside.stderr) == (1, True)
+        stop_all(cluster)
+        alone = recover(cluster)
+        assert (alone.returncode, "--into DIRECTORY" in alone.stderr) == (1, True)
+        told = recover(cluster, "--into", str(into))
+        assert (told.returncode, into.exists()) == (0, False), told.stderr
+        assert "nothing was changed; --accept-new-ids does it" in told.stdout
+        done = recover(cluster, "--into", str(into), "--accept-new-ids")
+        assert done.returncode == 0, done.stderr
+        for node in NODES:
+            cluster.data_path(node).rename(tmp_path / f"old{node}")
+            (into / f"broker{node}").rename(cluster.data_path(node))
+        cluster.start_all()
+        assert cluster.cluster_id != old_id
+        found = read_all(cluster.bootstrap_servers, PARTITIONS)
+        assert [place for place, value in acknowledged.items() if found.get(place) != value] == []
+        assert committed(cluster.bootstrap_servers) == offsets
+        with Load(cluster.bootstrap_servers, PARTITIONS, "after") as load:
+            load.wait_for(RECORDS)
+        member.read_until(load.acknowledged | deliver(producer, b"by the old producer, after"))
         member.consumer.close()
     finally:
         cluster.stop()

@@ -1,4 +1,5 @@
-"""`renew_spent` on disks of a simulated cluster: a topic in its last term, copied under new ids."""
+"""`renew_spent` on disks of a simulated cluster: a topic in its last term, under new ids. And
+`recluster`: a cluster whose metadata group is in its last term, under a new cluster id."""
 
 import pytest
 from raftlog_sim.base.stuck import StuckError
@@ -8,8 +9,11 @@ from raftlog.base.entries import HardState
 from raftlog.base.errors import OperatingError
 from raftlog.base.ids import METADATA_GROUP, TERM_MAX, IoId, Term
 from raftlog.base.units import WallMillis
+from raftlog.runtime.offline import OfflineDirectory
+from raftlog.runtime.offline_cluster import OfflineCluster, by_place
+from raftlog.runtime.recluster import recluster
 from raftlog.runtime.renewal import renew_spent
-from raftlog.storage.directories.data_dir import peek_directory
+from raftlog.storage.directories.data_dir import open_directory, peek_directory
 from raftlog.storage.directories.store_records import hard_state_record
 from raftlog.storage.directories.unfinished import UNFINISHED_FILE
 from raftlog.storage.ops import StoreRecords
@@ -140,6 +144,108 @@ def test_a_spent_metadata_group_is_told():
     put_into_term(cluster, METADATA_GROUP, TERM_MAX)
     with pytest.raises(OperatingError, match="metadata group is spent as well"):
         renew(cluster)
+
+
+def without_metadata_terms():
+    """All brokers down, and group 0 in its last term, with records in the log of it."""
+    cluster = Cluster(3, 3).ready()
+    cluster.create("orders", 2, 3)
+    cluster.create("other", 1, 1)
+    for number in range(10):
+        cluster.put("orders", [f"v{number}"])
+    for number in range(5):
+        cluster.put("orders", [f"w{number}"], number=1)
+    cluster.put("other", ["x"])
+    stop(cluster)
+    put_into_term(cluster, METADATA_GROUP, Term(TERM_MAX - 1))
+    start(cluster)
+    cluster.create("late", 1, 3)
+    cluster.put("late", ["y"])
+    stop(cluster)
+    assert peek_directory(disks(cluster)[0]).hard_states[METADATA_GROUP].term == TERM_MAX
+    return cluster
+
+
+def swapped(cluster, into):
+    """The brokers are started on the copies."""
+    for node, disk in zip(NODES, into, strict=True):
+        cluster.world.nodes[node].disk = disk
+    start(cluster)
+
+
+def check_copied_cluster(cluster, old_id, topic_id):
+    assert cluster.world.running()[0].broker.context.cluster != old_id
+    assert cluster.metadata("orders").topics[0].topic_id == topic_id
+    for name, number, wanted in (
+        ("orders", 0, [(each, f"v{each}".encode()) for each in range(10)]),
+        ("orders", 1, [(each, f"w{each}".encode()) for each in range(5)]),
+        ("other", 0, [(0, b"x")]),
+        ("late", 0, [(0, b"y")]),
+    ):
+        at = cluster.leader(name, number).number
+        assert cluster.read_all(name, number, at) == wanted
+    assert cluster.put("orders", ["after"]) == 10
+    cluster.create("more", 1, 3)
+    assert cluster.put("more", ["new"]) == 0
+
+
+def test_a_cluster_without_metadata_terms_is_copied_under_a_new_cluster_id():
+    cluster = without_metadata_terms()
+    old = peek_directory(disks(cluster)[0])
+    into = [cluster.world.new_disk(node) for node in NODES]
+    told = recluster(disks(cluster), into, WALL, carry_out=False)
+    assert told.term == TERM_MAX
+    assert all(disk.paths() == () for disk in into)
+    found = recluster(disks(cluster), into, WALL, carry_out=True)
+    assert found.new_cluster == told.new_cluster != old.identity.cluster
+    assert peek_directory(disks(cluster)[0]) == old
+    with pytest.raises(OperatingError, match="written already"):
+        recluster(disks(cluster), into, WALL, carry_out=True)
+    topic_id = next(iter(topic_ids(cluster, "orders")))
+    swapped(cluster, into)
+    check_copied_cluster(cluster, old.identity.cluster, topic_id)
+
+
+def topic_ids(cluster, name):
+    opened = [OfflineDirectory.open(disk) for disk in disks(cluster)]
+    yield OfflineCluster(by_place(opened)).image.names[name]
+
+
+def test_a_broker_that_is_missing_is_asked_for():
+    cluster = without_metadata_terms()
+    into = [cluster.world.new_disk(node) for node in NODES]
+    with pytest.raises(OperatingError, match="controller 3 is missing"):
+        recluster(disks(cluster, (1, 2)), into[:2], WALL, carry_out=True)
+
+
+def test_a_copy_of_the_cluster_that_is_cut_short_anywhere_is_run_again():
+    cuts = 0
+    cluster = without_metadata_terms()
+    topic_id = next(iter(topic_ids(cluster, "orders")))
+    old_id = peek_directory(disks(cluster)[0]).identity.cluster
+    while True:
+        into, left = [cluster.world.new_disk(node) for node in NODES], [cuts]
+        try:
+            recluster(disks(cluster), [Cutting(disk, left) for disk in into], WALL, carry_out=True)
+            break
+        except PowerFails:
+            for disk in into:
+                disk.crash(Keep.NONE)
+        for disk in into:  # no broker starts, or all is done
+            if UNFINISHED_FILE in disk.list(""):
+                with pytest.raises(OperatingError):
+                    open_directory(disk)
+        if not any(UNFINISHED_FILE in disk.list("") for disk in into):
+            assert cuts < 20
+        recluster(disks(cluster), into, WALL, carry_out=True)
+        assert not any(UNFINISHED_FILE in disk.list("") for disk in into), cuts
+        chains = [open_directory(disk).marks for disk in into]
+        wanted = chains[0][METADATA_GROUP].chain
+        assert all(each[METADATA_GROUP].chain == wanted for each in chains), cuts
+        cuts += 5
+    assert cuts > 100
+    swapped(cluster, into)
+    check_copied_cluster(cluster, old_id, topic_id)
 
 
 CHANGES = ("write_at", "truncate", "sync", "sync_all", "sync_dir", "rename", "remove", "create")

@@ -5,6 +5,7 @@ end it between any two steps. A broker that started then would serve half of it.
 every directory before the first change, says in every one that all is done, and only then goes.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from raftlog.base.errors import CorruptData, OperatingError
@@ -31,10 +32,11 @@ def note(disk: Disk, state: bytes) -> None:
     write_whole(disk, UNFINISHED_FILE, state)
 
 
-def remove_note(disk: Disk) -> None:
-    """Remove the note, durably."""
-    if remove_if_there(disk, UNFINISHED_FILE):
-        disk.sync_dir("")
+def remove_notes(disks: Iterable[Disk]) -> None:
+    """Remove the notes of all these directories, durably."""
+    for disk in disks:
+        if remove_if_there(disk, UNFINISHED_FILE):
+            disk.sync_dir("")
 
 
 def refuse_unfinished(disk: Disk) -> None:
