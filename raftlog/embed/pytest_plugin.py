@@ -143,14 +143,23 @@ def raftlog_history(request: pytest.FixtureRequest) -> Iterator[Recording]:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Judge the history of a test that has passed."""
     result = yield
+    problem = _problem_of_history(item)
+    if problem:
+        # Not inside an `except`: pytest would show the error twice. The traceback has only the
+        # plugin's frames, which do not help the user.
+        pytest.fail(problem, pytrace=False)
+    return result
+
+
+def _problem_of_history(item: pytest.Item) -> str:
+    """What the judge says against the test's history; empty when it is valid."""
     history = item.stash.get(_HISTORY, None)
     if history is not None:
         try:
             history.check(report=_folder_of(item) / "report.html")
         except AssertionError as error:
-            # the traceback has only the plugin's frames, which do not help the user
-            pytest.fail(str(error), pytrace=False)
-    return result
+            return str(error)
+    return ""
 
 
 @pytest.hookimpl(wrapper=True)

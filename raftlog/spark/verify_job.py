@@ -199,6 +199,7 @@ def judge_history(spark: SparkSession, history: History) -> Verdict:
         mode=mode,
         dense=options.get("dense", True) is not False,
         first_ends=first_ends_of(header),
+        unpolled=options.get("final_read") is True,
     )
     allowed = allowed_by_default(header.source, options)
     findings = Findings()

@@ -144,7 +144,7 @@ def test_processes_record_themselves_each_boot_in_a_folder_of_its_own(tmp_path):
         assert replay.run() is None, boot.name
         assert replay.position > 5
         killed = boot.node == leader and boot.boot == 1
-        assert ("its process was killed" in replay.ended) == killed, replay.ended
+        assert ("the process was killed" in replay.ended) == killed, replay.ended
 
 
 def test_a_broker_of_this_process_takes_the_setting_too(tmp_path):

@@ -69,9 +69,11 @@ def grouped() -> list[tuple[str, bool, list[str]]]:
 @pytest.mark.parametrize(("mode", "dense", "names"), grouped())
 def test_the_verdicts_are_those_of_one_process(spark, mode, dense, names):
     histories, first_ends, expected = {}, {}, {}
+    unpolled = dense  # so that both are played
     for name in names:
         for seed in range(HISTORIES):
             options, operations = generate(random.Random(f"spark-{name}-{seed}"), SHAPES[name])
+            options["final_read"] = unpolled or None
             key = f"{name}-{seed}/0"
             histories[key] = operations
             expected[key] = judge_in_parts([operations], options).get(KEY)
@@ -84,6 +86,7 @@ def test_the_verdicts_are_those_of_one_process(spark, mode, dense, names):
         dense=dense,
         first_ends=first_ends,
         block=3,
+        unpolled=unpolled,
     )
     invalid = 0
     for key, found in expected.items():

@@ -58,6 +58,15 @@ def test_no_polls_no_verdict_on_what_needs_them():
         assert status(verdict, name) == "valid", name
 
 
+def test_a_history_that_says_it_read_everything_has_read_something():
+    verdict = judged(*FOUR, final_read=True)
+    assert invalid(verdict) == ["unseen"]
+    assert status(verdict, "lost-write") == "not checked"
+    unsure = judged(send(0, (1, 2), A, kind="info"), final_read=True)
+    assert status(unsure, "unseen") == "not checked"
+    assert unsure.judged_nothing
+
+
 class TestModes:
     stale = (*FOUR, length(1, "end", (9, 10), 2), op(2, "empty", (9, 10), 1, 1))
 

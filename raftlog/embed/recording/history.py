@@ -36,6 +36,12 @@ OPERATIONS_MAX: Final = 5_000_000
 """The longest history in operations. It is judged in memory."""
 CONSUMERS: Final = ("subscribe", "assign")
 _FAILURES_SHOWN: Final = 5
+_HINTS: Final = {
+    "unseen": "read everything in the end: history.read_back(bootstrap_servers); or say that the "
+    "application does not: recording(path, final_read=False)",
+    "phantom": "record every producer of the topic, from when it is empty",
+}
+"""What may be missing in a test, by the class that then shows."""
 
 
 @final
@@ -334,8 +340,11 @@ def _summary(verdict: Verdict, path: Path, report: str | Path | None) -> str:
         lines.append(f"{result.name} ({result.count}): {text}")
     if len(failures) > _FAILURES_SHOWN:
         lines.append(f"and {len(failures) - _FAILURES_SHOWN} more classes")
+    lines += [f"if not so: {hint}" for name, hint in _HINTS.items() if verdict.classes[name].count]
     if verdict.verdict != INVALID:
         lines += verdict.notes
+    if verdict.judged_nothing:
+        lines.append("use the clients that raftlog.verify.record(client, history) returns")
     lines.append(f"history: {path}")
     if report is not None:
         lines.append(f"report: {report}")

@@ -90,9 +90,11 @@ def judge_tables(
     first_ends: Mapping[str, int] | None = None,
     block: int = BLOCK_OFFSETS,
     hole_steps: int = HOLE_STEPS_DEFAULT,
+    unpolled: bool = False,
 ) -> dict[str, KeyResult]:
-    """Judge every key. Keys without any finding are absent."""
-    job = _Job(spark, tables, mode == LINEARIZABLE, dict(first_ends or {}), block)
+    """Judge every key. Keys without any finding are absent. `unpolled`: the history says that it
+    ends with a read of everything, so a key that no poll read may be unseen, too."""
+    job = _Job(spark, tables, mode == LINEARIZABLE, dict(first_ends or {}), block, unpolled)
     try:
         return job.run(dense, hole_steps)
     finally:
@@ -132,8 +134,10 @@ class _Job:
         exact: bool,
         first_ends: dict[str, int],
         block: int,
+        unpolled: bool,
     ) -> None:
         self._spark = spark
+        self._unpolled = unpolled
         self._tables = tables
         self._exact = exact
         self._first_ends = first_ends
@@ -262,16 +266,16 @@ class _Job:
         ).withColumns(
             {
                 "above": F.expr("coalesce(known_high >= log_start, log_start = 0)"),
-                "unread": F.expr("polled AND NOT seen AND op IS NOT NULL"),
+                "not_seen": F.expr("NOT seen AND op IS NOT NULL"),
             }
         )
         wrong = {
             "duplicate": "known_low < known_high",
             "phantom": "op IS NULL AND coalesce(known_high, -1) >= first_end",
             "G1a": "kind = 'fail' AND seen",
-            "unseen": "unread AND kind = 'ok' AND above",
-            "lost-write": "unread AND known_high IS NOT NULL AND above AND known_high <= highest "
-            "AND (kind = 'ok' OR (kind = 'info' AND batch_seen))",
+            "unseen": f"not_seen AND (polled OR {self._unpolled}) AND kind = 'ok' AND above",
+            "lost-write": "not_seen AND polled AND known_high IS NOT NULL AND above "
+            "AND known_high <= highest AND (kind = 'ok' OR (kind = 'info' AND batch_seen))",
             "linearizability": "place = 0 AND base_low IS NOT NULL "
             "AND (base_low < first_end OR kind = 'fail')",
         }

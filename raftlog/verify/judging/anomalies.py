@@ -21,9 +21,10 @@ CONFLICTS: Final = ("inconsistent-offsets", "duplicate", "phantom")
 
 
 def check_key(
-    facts: KeyFacts, operations: Sequence[Interval], findings: Findings, *, final_read: bool
+    facts: KeyFacts, operations: Sequence[Interval], findings: Findings, *, final_read: object
 ) -> None:
-    """All classes of this module for one key. `operations` is searched for witnesses only."""
+    """All classes of this module for one key. `operations` is searched for witnesses only.
+    `final_read` is the header's option."""
     if facts.at:  # else nobody was told where anything lies
         findings.check("inconsistent-offsets", "duplicate")
     if facts.read_any:
@@ -40,9 +41,12 @@ def check_key(
         if not seen.issuperset(facts.writers):
             unread = [batch for batch in facts.batches if not seen.issuperset(batch.values)]
         _lost_writes(facts, operations, unread, findings)
-        if final_read:
+        if final_read is not False:
             findings.check("unseen")
             _unseen(facts, unread, findings)
+    elif final_read is True:
+        # The history says that it ends with a read of everything, and no poll got anything here.
+        _unseen(facts, facts.batches, findings)
 
 
 def reader_of(

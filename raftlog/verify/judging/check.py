@@ -288,7 +288,7 @@ def _check_log(
 ) -> dict[str, Any]:
     mode = mode_of(options)
     dense = options.get("dense", True) is not False
-    final_read = options.get("final_read", True) is not False
+    final_read = options.get("final_read")
     for key_facts in facts.keys.values():
         before = dict(findings.counts)
         anomalies.check_key(key_facts, operations, findings, final_read=final_read)

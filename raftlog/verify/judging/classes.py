@@ -63,7 +63,7 @@ CLASSES: Final[tuple[AnomalyClass, ...]] = (
         "unseen",
         "kafka",
         "An acknowledged value that no poll had returned when the history ended.",
-        "polls, final_read not false",
+        "polls, final_read not false; or final_read true",
     ),
     AnomalyClass(
         "poll-skip",

@@ -363,7 +363,8 @@ def _judge_key(
 ) -> KeyVerdict:
     first_end = (options.get("first_end") or {}).get(key, 0)
     mine = {offset: fold for (name, offset), fold in offsets.items() if name == key}
-    counts = _value_counts(key, values, batches, starts.get(key, 0), first_end)
+    unpolled = options.get("final_read") is True
+    counts = _value_counts(key, values, batches, starts.get(key, 0), first_end, unpolled)
     conflicts = sum(fold.low != fold.high for fold in mine.values())
     counts["inconsistent-offsets"] = conflicts
     spare = [
@@ -389,7 +390,9 @@ def _value_counts(
     batches: Mapping[tuple[str, int, int], BatchFold],
     log_start: int,
     first_end: int,
+    unpolled: bool,
 ) -> dict[str, int]:
+    """The counts of what values show. `unpolled`: a key that no poll read may be unseen, too."""
     names = ("duplicate", "phantom", "G1a", "lost-write", "unseen")
     counts = dict.fromkeys(names, 0)
     polled = any(fold.seen for (name, _), fold in values.items() if name == key)
@@ -410,10 +413,12 @@ def _value_counts(
         if fold.seen:
             highest = max(highest, min(known))
     for fold, batch, known in places:
-        if not polled or fold.seen or batch is None:
+        if fold.seen or batch is None:
             continue
         above = max(known) >= log_start if known else not log_start
-        counts["unseen"] += batch.kind == "ok" and above
+        counts["unseen"] += (polled or unpolled) and batch.kind == "ok" and above
+        if not polled:
+            continue
         committed = batch.kind == "ok" or (batch.kind == "info" and batch.seen)
         counts["lost-write"] += bool(known) and above and committed and max(known) <= highest
     return counts

@@ -11,10 +11,11 @@ from typing import Any, Final, final
 
 import attrs
 
+from raftlog.base.amounts import amount
 from raftlog.verify.histories.interval import Interval
 
 VERSION: Final = 1
-JUDGE: Final = 3
+JUDGE: Final = 4
 """The version of the rules: raised with every change after which a verdict may differ."""
 VALID: Final = "valid"
 INVALID: Final = "invalid"
@@ -148,6 +149,11 @@ class Verdict:
     metrics: Mapping[str, Any] = attrs.field(factory=dict)
     budget: Mapping[str, Any] = attrs.field(factory=dict)
     notes: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        found = ", ".join(f"{each.name} {each.count}" for each in self.failures())
+        judged = amount(self.operations, "operation", grouped=True)
+        return f"{self.verdict}: {judged}{found and f'; {found}'}"
 
     @property
     def verdict(self) -> str:

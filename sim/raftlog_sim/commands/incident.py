@@ -15,6 +15,7 @@ from raftlog_sim.commands import common
 from raftlog_sim.commands.debug import lines_of
 from raftlog_sim.hunting.incident_stepper import Stepper
 from raftlog_sim.incidents.incident_folder import IncidentFolder, RecordedBoot
+from raftlog_sim.incidents.incident_replay import NO_END
 from raftlog_sim.incidents.incident_scenario import scenario_of
 
 _COMMAND: Final = "raftlog incident"
@@ -82,7 +83,7 @@ def _told(folder: IncidentFolder, boot: RecordedBoot) -> dict[str, Any]:
         "turns": turns,
         "ms": (last - recording.begun_at) / NANOS_PER_MILLI,
         "events": dict(sorted(events.items())),
-        "ended": recording.ended or "cut short, as by a kill",
+        "ended": recording.ended or NO_END,
     }
 
 

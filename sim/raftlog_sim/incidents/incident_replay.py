@@ -20,6 +20,7 @@ from raftlog.broker.incident.digests import KINDS, Digest, described, digests_of
 from raftlog.broker.incident.draws import DrawDiffers, ReplayedDraws
 from raftlog.broker.incident.reading import Outcome, RecordedTurn, Recording
 
+NO_END: Final = "it has no end: the process was killed, or it was copied while the broker ran"
 _NOTHING: Final = "none"
 
 
@@ -105,7 +106,7 @@ class Replay:
             return
         turn = next(self._turns, None)
         if turn is None:
-            why = self.recording.ended or "its process was killed"
+            why = self.recording.ended or NO_END
             self.ended = f"the recording is over: {why}"
             return
         try:

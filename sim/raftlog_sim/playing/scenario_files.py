@@ -184,16 +184,21 @@ def _schedule(name: str, lines: list[str]) -> tuple[Schedule, Told]:
         if not words or line.startswith("#"):
             continue
         try:
+            if len(words) < 2 + (words[0] == "set"):
+                raise ValueError("a word is missing")
             if words[0] == "set":
                 options[words[1]] = _value(words[2])
                 settings.append((number, words[1], options[words[1]]))
             else:
                 steps.append((number, parse_step(words)))
-        except (ValueError, IndexError, OperatingError) as error:
+        except (ValueError, OperatingError) as error:
+            why, do = str(error), _SEE_STEPS
+            if isinstance(error, OperatingError):
+                why, do = f"{error.on}: {error.what}", error.do or do
             raise OperatingError(
-                f"a scenario's line makes no sense: {line[:80]!r} ({error})",
+                f"a scenario's line makes no sense: {line[:80]!r} ({why})",
                 on=f"{name}, line {number}",
-                do=(error.do if isinstance(error, OperatingError) else "") or _SEE_STEPS,
+                do=do,
             ) from error
     run = _options(name, options, {setting: number for number, setting, _ in settings})
     for number, each in steps:
@@ -249,13 +254,21 @@ def parse_step(words: list[str]) -> Step:
     """`120 power node=leader:0 keep=none for 300`, as `str(step)` writes it."""
     lasting = 0
     if len(words) >= 4 and words[-2] == "for":
-        lasting, words = int(words[-1]), words[:-2]
+        lasting, words = _whole(words[-1], "for"), words[:-2]
     forms = dict(KINDS[words[1]].arguments) if words[1] in KINDS else {}
     arguments: dict[str, Any] = {}
     for word in words[2:]:
         key, _, value = word.partition("=")
-        arguments[key] = int(value) if forms.get(key) in ("small", "int") else value
-    return step(int(words[0]), words[1], lasting, **arguments)
+        arguments[key] = _whole(value, key) if forms.get(key) in ("small", "int") else value
+    at = _whole(words[0], "the instant, in milliseconds,")
+    return step(at, words[1], lasting, **arguments)
+
+
+def _whole(word: str, what: str) -> int:
+    try:
+        return int(word)
+    except ValueError:
+        raise ValueError(f"{what} is {word[:80]!r}, not a whole number") from None
 
 
 def of_mutant(line: str) -> bool:

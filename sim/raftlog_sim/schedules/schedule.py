@@ -21,6 +21,7 @@ is not understood is refused.
 import json
 import re
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any, Final, NamedTuple, final
 
 import attrs
@@ -42,6 +43,14 @@ _TARGET: Final = re.compile(
 )
 _WRITTEN: Final = "give a file that run, sweep or shrink wrote"
 _SEE_KINDS: Final = "see docs/reference/scenario_steps.md for what each kind takes"
+_OTHER_WORDS: Final = {"kill": "crash", "isolate": "partition", "delay": "slow-link"}
+"""Words of the fault verbs and of other tools -> the kind that does so."""
+_FORMS: Final = {
+    "small": f"an integer from 0 to {SMALL_MAX}",
+    "int": "an integer from 0 up",
+    "nodes": "a node or several: n1, leader:0, follower:0, controller, n1+n2, all",
+}
+"""The types of arguments, in words."""
 Argument = int | str
 
 
@@ -82,13 +91,12 @@ def step(at_ms: int, kind: str, for_ms: int = 0, **arguments: Argument) -> Step:
     """A checked step. Raises `OperatingError` for what no step can be."""
     spec = KINDS.get(kind)
     if spec is None:
-        raise OperatingError(
-            "no such kind of step", on=f"{kind!r:.80}", do=f"one of {', '.join(sorted(KINDS))}"
-        )
+        raise OperatingError("no such kind of step", on=f"{kind!r:.80}", do=_nearest(kind))
     wanted = [name for name, _ in spec.arguments]
     if sorted(arguments) != sorted(wanted):
+        given = _with_equals(sorted(arguments))[:200]
         raise OperatingError(
-            f"it takes {wanted}, not {str(sorted(arguments))[:200]}", on=kind, do=_SEE_KINDS
+            f"it takes {_with_equals(wanted)}, not {given}", on=kind, do=_SEE_KINDS
         )
     _check_time(kind, "at", at_ms)
     _check_time(kind, "for", for_ms)
@@ -97,6 +105,18 @@ def step(at_ms: int, kind: str, for_ms: int = 0, **arguments: Argument) -> Step:
     for name, form in spec.arguments:
         _check_argument(kind, name, form, arguments[name])
     return Step(at_ms, kind, tuple(arguments[name] for name in wanted), for_ms)
+
+
+def _nearest(kind: str) -> str:
+    """What to write in place of a kind that does not exist."""
+    near = [_OTHER_WORDS[kind]] if kind in _OTHER_WORDS else get_close_matches(kind, KINDS, 3)
+    if not near:
+        return "see docs/reference/scenario_steps.md for all of them"
+    return f"write {' or '.join(near)}, or see docs/reference/scenario_steps.md for all of them"
+
+
+def _with_equals(names: list[str]) -> str:
+    return " ".join(f"{name}=" for name in names) or "nothing"
 
 
 def _check_time(kind: str, name: str, value: object) -> None:
@@ -114,7 +134,8 @@ def _check_argument(kind: str, name: str, form: str, value: object) -> None:
     else:
         good = value in form.split("|")
     if not good:
-        raise OperatingError(f"{name} is {value!r:.80}, not {form}", on=kind, do=_SEE_KINDS)
+        wanted = _FORMS.get(form, form.replace("|", " or "))
+        raise OperatingError(f"{name} is {value!r:.80}, not {wanted}", on=kind, do=_SEE_KINDS)
 
 
 def is_target(text: str) -> bool:

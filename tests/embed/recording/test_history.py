@@ -160,6 +160,30 @@ def test_a_failed_check_says_what_and_where(history, tmp_path):
     assert report.exists()
 
 
+def test_a_test_that_reads_nothing_back_is_told_so(history):
+    history.begin_send(Seats(), "t", 0, "a").sent("t", 0, 0)
+    with pytest.raises(AssertionError, match=r"unseen \(1\)(.|\n)*history\.read_back\("):
+        history.check()
+
+
+def test_an_application_that_is_not_to_read_everything_says_so(tmp_path):
+    with verify.recording(tmp_path / "history.jsonl", final_read=False) as history:
+        history.begin_send(Seats(), "t", 0, "a").sent("t", 0, 0)
+    assert str(history.check()) == "valid: 1 operation"
+
+
+def test_a_producer_that_is_not_recorded_shows_as_a_phantom_and_is_told(history):
+    history.begin(Seats(), "poll").ok({"t/0": [[0, "a"]]})
+    with pytest.raises(AssertionError, match=r"phantom \(1\)(.|\n)*record every producer"):
+        history.check()
+    assert str(history.judge()) == "invalid: 1 operation; phantom 1, linearizability 1"
+
+
+def test_clients_that_are_not_recorded_are_told(history):
+    with pytest.raises(AssertionError, match=r"use the clients that raftlog\.verify\.record"):
+        history.check()
+
+
 # --- what tells records apart ---------------------------------------------------------------------
 
 
