@@ -65,6 +65,7 @@ def _faketime_is_here():
 
 
 BOTH = ["test", "strangers"]
+MONO = ["mono-mcs", "mono-runtime", "libmono-system-net-http4.0-cil", "librdkafka1"]
 NEEDS = [
     Need("java", ["default-jre-headless"], "Spark needs Java 17", [*BOTH, "demo"], _java_is_here),
     Need("kcat", ["kcat"], "tests drive this Kafka client in C", BOTH),
@@ -76,6 +77,8 @@ NEEDS = [
     Need("ip", ["iproute2"], "tests cut networks with it", ["test"]),
     Need("mvn", ["maven"], "it brings Kafka's own clients and tools", ["strangers"]),
     Need("javac", ["default-jdk-headless"], "Kafka's own client needs it", ["strangers"]),
+    Need("mcs", MONO, "it compiles the example in C#", ["strangers"]),
+    Need("mono", MONO, "it runs the example in C#", ["strangers"]),
     Need("node", ["nodejs"], "it runs kafkajs", ["strangers"]),
     Need("npm", ["npm"], "it brings kafkajs", ["strangers"]),
 ]

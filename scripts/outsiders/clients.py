@@ -227,6 +227,13 @@ CLIENTS = [
         ("node", "npm"),
     ),
     Client(
+        "csharp-mono",
+        "C# (Mono)",
+        "an example that calls librdkafka; .NET itself was not run",
+        lambda: preparing.mono("librdkafka.cs", "System.Net.Http.dll"),
+        ("mcs", "mono"),
+    ),
+    Client(
         "faststream",
         "Python",
         "applications of publishers and subscribers, on aiokafka",

@@ -219,6 +219,7 @@ OWN_FEATURES = {
     "kafka-go": SEGMENT_FEATURES,
     "spark-connector": SPARK_FEATURES,
     "kafkajs": KAFKAJS_FEATURES,
+    "csharp-mono": [LOST_ANSWER],
     "faststream": [SUBSCRIBE_ALONE],
 }
 """Head of the names of clients -> what they alone are asked."""

@@ -144,6 +144,17 @@ def _go_is_new(command):
     return found is not None and (int(found.group(1)), int(found.group(2))) >= GO_MIN
 
 
+def mono(program, *references):
+    """The command of one C# source, compiled by Mono against these assemblies."""
+    source = PROGRAMS / program
+
+    def make(folder):
+        libraries = [f"-r:{each}" for each in references]
+        _run(["mcs", "-warnaserror", *libraries, f"-out:{folder / 'program.exe'}", str(source)])
+
+    return ["mono", str(_kept("mono", [source.read_text(), *references], make) / "program.exe")]
+
+
 def npm(program, *packages):
     """A JavaScript program beside these packages."""
     source = PROGRAMS / program

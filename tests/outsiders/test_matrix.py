@@ -273,6 +273,7 @@ def test_a_skip_is_counted_and_fails_where_the_client_must_run(command_line, cap
 
 # The README's names of the clients, and what it says that all of them can do.
 README_NAMES = {
+    "csharp-mono": "C#",
     "confluent-kafka-2.3": "confluent-kafka",
     "faststream": "FastStream",
     "sarama-default": "sarama",
