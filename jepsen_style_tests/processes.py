@@ -1,10 +1,9 @@
 """Broker processes of one run: found, start, kill, pause, stop, wipe, and ask how they are.
 
 Everything goes through what a user has: `python -m raftlog format` and `serve`, signals, files, the
-admin port. A cluster is one directory, with `brokerN.properties`, `brokerN.log` and `brokerN/`.
+admin port. A cluster is one directory, with the files that `broker_processes` names.
 """
 
-import http.client
 import json
 import os
 import secrets
@@ -13,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -22,12 +20,17 @@ from typing import Any, Final, final
 import attrs
 
 from raftlog.base.errors import OperatingError
+from raftlog.runtime.local.broker_processes import (
+    AdminAnswer,
+    BrokerFiles,
+    BrokerProcess,
+    ask_admin,
+    kill,
+    terminate,
+)
 
 HOST: Final = "127.0.0.1"
 READY_SECONDS: Final = 120.0
-STOP_SECONDS: Final = 15.0
-LOG_LINES_SHOWN: Final = 12
-_POLL_SECONDS: Final = 0.05
 _LOWEST_PORT: Final = 10_240
 _HIGHEST_PORT: Final = 32_768
 
@@ -58,10 +61,14 @@ class Cluster:
     environment: dict[int, dict[str, str]] = attrs.field(factory=dict)
     prefix: dict[int, list[str]] = attrs.field(factory=dict)
     """Node -> the beginning of its broker's command line (`ip netns exec ...`)."""
-    processes: dict[int, "subprocess.Popen[bytes]"] = attrs.field(factory=dict, init=False)
+    processes: dict[int, BrokerProcess] = attrs.field(factory=dict, init=False)
     paused: list[int] = attrs.field(factory=list, init=False)
     unexpected: dict[int, int] = attrs.field(factory=dict, init=False)
     """Brokers that ended although nobody ended them: node -> exit code."""
+    files: BrokerFiles = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.files = BrokerFiles(self.directory)
 
     @property
     def nodes(self) -> list[int]:
@@ -87,17 +94,15 @@ class Cluster:
         secret.touch(mode=0o600)
         secret.write_text(os.urandom(32).hex() + "\n")
         for place in self.places:
-            self._config(place.node).write_text(self._properties(place))
+            self.files.config_path(place.node).write_text(self._properties(place))
         ids = json.loads(_raftlog("format", "--random", "--format", "json").stdout)
         directories = [f"{place.node}:{os.urandom(8).hex()}" for place in self.places]
         for node in self.nodes:
-            arguments = ["--config", str(self._config(node)), "--cluster-id", ids["cluster_id"]]
+            config = str(self.files.config_path(node))
+            arguments = ["--config", config, "--cluster-id", ids["cluster_id"]]
             for each in directories:
                 arguments += ["--controller", each]
             _raftlog("format", *arguments)
-
-    def _config(self, node: int) -> Path:
-        return self.directory / f"broker{node}.properties"
 
     def _properties(self, place: Place) -> str:
         node = place.node
@@ -131,15 +136,9 @@ class Cluster:
         """Start a broker that does not run; `wait_ready` tells when it serves."""
         if self.running(node):
             return
-        command = [sys.executable, "-m", "raftlog", "serve", "--config", str(self._config(node))]
-        with self.log_path(node).open("ab") as output:
-            self.processes[node] = subprocess.Popen(
-                [*self.prefix.get(node, []), *command],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **self.environment.get(node, {})},
-            )
+        self.processes[node] = self.files.start(
+            node, prefix=self.prefix.get(node, []), environment=self.environment.get(node)
+        )
 
     def running(self, node: int) -> bool:
         """Whether the broker's process lives. One that ended by itself is noted."""
@@ -158,20 +157,11 @@ class Cluster:
 
     def kill(self, node: int) -> None:
         """SIGKILL: the process ends between any two instructions."""
-        if self.running(node):
-            process = self.processes.pop(node)
-            process.kill()
-            process.wait()
-        if node in self.paused:
-            self.paused.remove(node)
+        self.kill_all([node])
 
     def kill_all(self, nodes: Sequence[int]) -> None:
         """SIGKILL to all before any of them is waited for."""
-        gone = [self.processes.pop(node) for node in nodes if self.running(node)]
-        for process in gone:
-            process.kill()
-        for process in gone:
-            process.wait()
+        kill([self.processes.pop(node) for node in nodes if self.running(node)])
         self.paused = [node for node in self.paused if node not in nodes]
 
     def pause(self, node: int) -> None:
@@ -192,28 +182,12 @@ class Cluster:
         self.resume(node)
         if not self.running(node):
             return None
-        process = self.processes.pop(node)
-        process.terminate()
-        try:
-            return process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return process.wait()
+        return terminate([self.processes.pop(node)])[0]
 
     def stop_all(self) -> None:
         """SIGTERM to all, together; who does not end in time is killed."""
-        for node in list(self.paused):
-            self.resume(node)
-        ending = [self.processes.pop(node) for node in self.live()]
-        for process in ending:
-            process.terminate()
-        deadline = time.monotonic() + STOP_SECONDS
-        for process in ending:
-            try:
-                process.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        self.paused = []
+        terminate([self.processes.pop(node) for node in self.live()])
 
     def wipe(self, node: int) -> None:
         """Remove a dead broker's data directory."""
@@ -227,38 +201,30 @@ class Cluster:
     def wait_ready(self, nodes: Sequence[int], seconds: float = READY_SECONDS) -> None:
         """Wait until these brokers serve; `OperatingError` with a broker's last lines if one does
         not."""
-        deadline = time.monotonic() + seconds
-        for node in nodes:
-            while not self.ready(node):
-                if not self.running(node):
-                    raise self.trouble(node, f"broker {node} ended")
-                if time.monotonic() > deadline:
-                    raise self.trouble(node, f"broker {node} is not ready after {seconds:.0f} s")
-                time.sleep(_POLL_SECONDS)
+        self.files.wait(nodes, self._lacking, seconds)
+
+    def _lacking(self, node: int) -> str | None:
+        if self.ready(node):
+            return None
+        if not self.running(node):
+            raise self.files.trouble(node, "ended")
+        return "it does not answer that it is"
 
     def ready(self, node: int) -> bool:
         """Whether the broker says that it can serve."""
-        return self._ask(node, "/readyz") is not None
+        answer = self._ask(node, "/readyz")
+        return answer is not None and answer.good
 
     def status(self, node: int) -> dict[str, Any] | None:
         """The answer of `/status`; None from a broker that is down, paused or stuck."""
         if node in self.paused:
             return None
-        body = self._ask(node, "/status")
-        return None if body is None else dict(json.loads(body))
+        answer = self._ask(node, "/status")
+        return dict(json.loads(answer.body)) if answer is not None and answer.good else None
 
-    def _ask(self, node: int, path: str) -> bytes | None:
+    def _ask(self, node: int, path: str) -> AdminAnswer | None:
         place = self.place(node)
-        connection = http.client.HTTPConnection(place.host, place.admin_port, timeout=2)
-        try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            body = answer.read()
-            return body if answer.status == http.HTTPStatus.OK else None
-        except (OSError, http.client.HTTPException):
-            return None
-        finally:
-            connection.close()
+        return ask_admin(place.host, place.admin_port, path)
 
     def leaders(self) -> dict[str, int]:
         """Partition name -> node, of those who say that they lead with a quorum behind them."""
@@ -282,27 +248,15 @@ class Cluster:
                 full[group["name"]] = full.get(group["name"], False) or whole
         return bool(full) and all(full.values())
 
-    def trouble(self, node: int, what: str) -> OperatingError:
-        """An error that shows the broker's last lines."""
-        return OperatingError(what, on=str(self.log_path(node)), do="\n" + self.last_lines(node))
-
     # --- files ------------------------------------------------------------------------------------
 
     def log_path(self, node: int) -> Path:
         """The file with a broker's output."""
-        return self.directory / f"broker{node}.log"
+        return self.files.log_path(node)
 
     def data_path(self, node: int) -> Path:
         """A broker's data directory."""
-        return self.directory / f"broker{node}"
-
-    def last_lines(self, node: int) -> str:
-        """The end of a broker's output."""
-        try:
-            text = self.log_path(node).read_text(errors="replace")
-        except FileNotFoundError:
-            return ""
-        return "\n".join(text.splitlines()[-LOG_LINES_SHOWN:])
+        return self.files.data_path(node)
 
 
 def _raftlog(*arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -8,7 +8,6 @@ as SIGSTOP does.
 import io
 import os
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from functools import partial
@@ -23,6 +22,7 @@ from raftlog.client.system import refuse_inside_trio
 from raftlog.embed.faults import RoomsInside
 from raftlog.runtime import server
 from raftlog.runtime.disks.recording_files import BootFolders, RecordingFolder
+from raftlog.runtime.local.broker_processes import STOP_SECONDS
 from raftlog.runtime.local.cluster import LocalCluster
 from raftlog.runtime.real_ports import SystemClock
 from raftlog.runtime.recording_port import Recordings
@@ -36,8 +36,6 @@ from raftlog.testing.faulty_disk import disk_from_environment
 Result = TypeVar("Result")
 
 START_SECONDS: Final = 20.0
-STOP_SECONDS: Final = 15.0
-_POLL_SECONDS: Final = 0.01
 
 
 @final
@@ -159,35 +157,24 @@ class InProcessBrokers:
     def wait_ready(self, node: int) -> None:
         """Wait until a broker is ready. `OperatingError` when it ended or is not ready in time. The
         error says what the broker waits for; a late broker goes on."""
-        self._wait(node, ready=True)
+        self.cluster.files.wait([node], self._waits_for, START_SECONDS)
 
     def wait_serving(self, node: int) -> None:
         """Wait until a broker listens, even if it cannot reach the cluster yet."""
-        self._wait(node, ready=False)
+        self.cluster.files.wait([node], self._silent, START_SECONDS)
 
-    def _wait(self, node: int, *, ready: bool) -> None:
+    def _waits_for(self, node: int) -> str | None:
+        return self._silent(node) or self.cluster.lacking(node, os.getpid())
+
+    def _silent(self, node: int) -> str | None:
+        """The reason why a broker does not listen; None when it does. `OperatingError` when it has
+        ended."""
         running = self._brokers[node]
-        deadline = time.perf_counter() + START_SECONDS
-        waits_for: str | None = "it does not listen yet"
-        while time.perf_counter() < deadline:
-            if running.ended.is_set():
-                error = running.error
-                raise self._trouble(node, f"ended: {'' if error is None else _first(error)}")
-            if running.listening.is_set():
-                if not ready:
-                    return
-                waits_for = self.cluster.lacking(node, os.getpid())
-                if waits_for is None:
-                    return
-            time.sleep(_POLL_SECONDS)
-        raise self._trouble(node, f"is not ready after {START_SECONDS:g} s: {waits_for}")
-
-    def _trouble(self, node: int, what: str) -> OperatingError:
-        return OperatingError(
-            f"broker {node} {what}",
-            on=str(self.cluster.log_path(node)),
-            do="\n" + self.cluster.last_lines(node),
-        )
+        if running.ended.is_set():
+            error = running.error
+            text = "ended: " + ("" if error is None else str(_first(error)))
+            raise self.cluster.files.trouble(node, text)
+        return None if running.listening.is_set() else "it does not listen yet"
 
     # --- in the loop ------------------------------------------------------------------------------
 
@@ -228,7 +215,7 @@ class InProcessBrokers:
 
     async def _serve_tracing(self, node: int, running: _Running, output: io.TextIOBase) -> None:
         clock = SystemClock()
-        config = config_file.load(str(self.cluster.directory / f"broker{node}.properties"))
+        config = config_file.load(str(self.cluster.files.config_path(node)))
         tracer = JsonTracer(output, clock, node)  # type: ignore[arg-type]
         with ExitStack() as stack, running.scope:
             stack.callback(tracer.flush)

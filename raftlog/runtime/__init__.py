@@ -5,6 +5,7 @@ writes first, then sends, then answers.
 
 Laws: decides nothing; every task lives in one visible nursery; everything binds to loopback unless
 told otherwise; peers prove the cluster secret before anything else is parsed.
-May be imported by: embed, spark, cli and one file of raftlog_sim, trio_world.py.
+May be imported by: embed, spark, cli and one file of raftlog_sim, trio_world.py. Black-box tests
+import one module, `local.broker_processes`, which knows nothing of a broker.
 Imports: broker and below. Stranger: client.
 """

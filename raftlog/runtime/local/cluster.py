@@ -6,7 +6,8 @@ A cluster lives in one directory:
     secret            what the brokers prove to each other, mode 0600
     cluster.json      node ids, ports, process ids
     faults            of tests, with raftlog.testing.faults=true; empty when the cluster starts
-    brokerN.properties   configuration      brokerN.log   output      brokerN/   data directory
+
+and the files of every broker, which `broker_processes` names.
 
 Client ports are P, P+1, ...; peers P+100+i; admin P+200+i. With P = 0 every port is the one that
 the cluster had before, if it is free, and else any free one. The directory is founded once; coming
@@ -18,8 +19,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, final
@@ -29,12 +28,17 @@ import attrs
 from raftlog.base.amounts import amount
 from raftlog.base.errors import LocalMisuse, OperatingError, WrongValue
 from raftlog.base.ids import ClusterId, DirectoryId, NodeId, ReplicaEpoch, ReplicaId
-from raftlog.base.units import NANOS_PER_SECOND
+from raftlog.runtime.local.broker_processes import (
+    BrokerFiles,
+    BrokerProcess,
+    kill,
+    terminate,
+)
 from raftlog.runtime.local.health import health_of
 from raftlog.runtime.local.ports import HOST, kept_or_free, refuse_taken
-from raftlog.runtime.local.state import STATE_FILE, STATE_VERSION, STOP_SECONDS, load_state
+from raftlog.runtime.local.state import STATE_FILE, STATE_VERSION, load_state
 from raftlog.runtime.machine import is_locked
-from raftlog.runtime.real_ports import OsEntropy, PosixDisk, SystemClock, make_data_directory
+from raftlog.runtime.real_ports import OsEntropy, PosixDisk, make_data_directory
 from raftlog.runtime.settings.fault_settings import FAULTS, FAULTS_DIRECTORY
 from raftlog.storage.directories.data_dir import (
     DirectoryIdentity,
@@ -49,8 +53,6 @@ START_SECONDS: Final = 20.0
 _NO_ANSWER: Final = "it does not listen yet"
 PEER_PORTS_FROM: Final = 100
 ADMIN_PORTS_FROM: Final = 200
-LOG_LINES_SHOWN: Final = 15
-_POLL_SECONDS: Final = 0.02
 
 
 @final
@@ -86,9 +88,13 @@ class LocalCluster:
     ends_with_parent: bool = False
     _lifeline: tuple[int, int] | None = attrs.field(default=None, init=False)
     """A pipe: brokers wait for its end, which comes when nothing holds the second descriptor."""
-    processes: dict[int, subprocess.Popen[bytes]] = attrs.field(factory=dict, init=False)
+    processes: dict[int, BrokerProcess] = attrs.field(factory=dict, init=False)
     others: dict[int, int] = attrs.field(factory=dict, init=False)
     """Process ids of brokers that another process has started; they stay in the state."""
+    files: BrokerFiles = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.files = BrokerFiles(self.directory)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -109,19 +115,14 @@ class LocalCluster:
         """Start one broker's process; `wait_ready` tells when it serves."""
         if self.is_alive(node):
             raise LocalMisuse(f"broker {node} is running already", on=str(self.directory))
-        config = self.directory / f"broker{node}.properties"
-        command = [sys.executable, "-m", "raftlog", "serve", "--config", str(config)]
-        if self.ends_with_parent:
-            command.append("--end-with-input")
-        with open(self.log_path(node), "ab") as output:
-            self.processes[node] = subprocess.Popen(
-                command,
-                stdin=self._input(),
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **self.environment},
-                start_new_session=self.detached,
-            )
+        options = ["--end-with-input"] if self.ends_with_parent else []
+        self.processes[node] = self.files.start(
+            node,
+            *options,
+            environment=self.environment,
+            standard_input=self._input(),
+            own_session=self.detached,
+        )
         self.save()
 
     def _input(self) -> int:
@@ -154,28 +155,21 @@ class LocalCluster:
     def wait_ready(self, *nodes: int) -> None:
         """Wait until these brokers are ready. `OperatingError` when one died, or is not ready in
         time: it says what the broker waits for, and shows its last lines."""
-        deadline = _seconds() + START_SECONDS
-        for node in nodes:
-            while (waits_for := self.waits_for(node)) is not None:
-                self._stop_waiting(node, deadline, f"is not ready in time: {waits_for}")
+        self.files.wait(nodes, self.waits_for, START_SECONDS)
 
     def wait_serving(self, node: int) -> None:
         """Wait until this broker listens, whether or not the cluster is there for it."""
-        deadline = _seconds() + START_SECONDS
-        while self.waits_for(node) == _NO_ANSWER:
-            self._stop_waiting(node, deadline, "does not listen in time")
+        self.files.wait([node], self._silent, START_SECONDS)
 
-    def _stop_waiting(self, node: int, deadline: float, what: str) -> None:
-        if _seconds() > deadline:
-            raise self._trouble(node, f"broker {node} {what}")
-        time.sleep(_POLL_SECONDS)
+    def _silent(self, node: int) -> str | None:
+        return _NO_ANSWER if self.waits_for(node) == _NO_ANSWER else None
 
     def waits_for(self, node: int) -> str | None:
         """The reason why a broker is not ready; None when it is. `OperatingError` when its process
         has ended."""
         process = self.processes.get(node)
         if process is not None and process.poll() is not None:
-            raise self._trouble(node, f"broker {node} ended with {process.returncode}")
+            raise self.files.trouble(node, f"ended with {process.returncode}")
         return self.lacking(node, process.pid if process is not None else None)
 
     def lacking(self, node: int, process: int | None) -> str | None:
@@ -189,14 +183,9 @@ class LocalCluster:
             return _NO_ANSWER
         return None if health.ready else health.lacking
 
-    def _trouble(self, node: int, what: str) -> OperatingError:
-        return OperatingError(what, on=str(self.log_path(node)), do="\n" + self.last_lines(node))
-
     def kill(self, node: int) -> None:
         """SIGKILL: the process ends between any two instructions."""
-        process = self._running(node)
-        process.kill()
-        process.wait()
+        kill([self._running(node)])
 
     def pause(self, node: int) -> None:
         """SIGSTOP: the process stands still, its sockets stay open."""
@@ -208,9 +197,7 @@ class LocalCluster:
 
     def terminate(self, node: int) -> int:
         """SIGTERM, and wait: the broker hands over leadership first. Its exit code."""
-        process = self._running(node)
-        process.terminate()
-        return _wait(process, STOP_SECONDS)
+        return terminate([self._running(node)])[0]
 
     def restart(self, node: int) -> None:
         """Start a broker that was killed or terminated, and wait until it is ready."""
@@ -220,18 +207,13 @@ class LocalCluster:
 
     def stop(self) -> None:
         """Terminate all, together; who does not end in time is killed."""
-        for process in self.processes.values():
-            if process.poll() is None:
-                process.send_signal(signal.SIGCONT)
-                process.terminate()
-        for process in self.processes.values():
-            _wait(process, STOP_SECONDS)
+        terminate(self.processes.values())
         self.processes.clear()
         lifeline, self._lifeline = self._lifeline, None
         for descriptor in lifeline or ():
             os.close(descriptor)
 
-    def _running(self, node: int) -> subprocess.Popen[bytes]:
+    def _running(self, node: int) -> BrokerProcess:
         process = self.processes.get(node)
         if process is None or process.poll() is not None:
             raise LocalMisuse(f"broker {node} is not running", on=str(self.directory))
@@ -258,11 +240,11 @@ class LocalCluster:
 
     def log_path(self, node: int) -> Path:
         """The file with a broker's output."""
-        return self.directory / f"broker{node}.log"
+        return self.files.log_path(node)
 
     def data_path(self, node: int) -> Path:
         """A broker's data directory."""
-        return self.directory / f"broker{node}"
+        return self.files.data_path(node)
 
     @property
     def faults_path(self) -> Path:
@@ -271,11 +253,7 @@ class LocalCluster:
 
     def last_lines(self, node: int) -> str:
         """The end of a broker's output."""
-        try:
-            text = self.log_path(node).read_text(errors="replace")
-        except FileNotFoundError:
-            return ""
-        return "\n".join(text.splitlines()[-LOG_LINES_SHOWN:])
+        return self.files.last_lines(node)
 
     def save(self) -> None:
         """Write the state file, by which other processes know the cluster."""
@@ -297,20 +275,8 @@ class LocalCluster:
         aside.replace(target)
 
 
-def _seconds() -> float:
-    return SystemClock().now() / NANOS_PER_SECOND
-
-
-def _pid(process: subprocess.Popen[bytes] | None) -> int | None:
+def _pid(process: BrokerProcess | None) -> int | None:
     return process.pid if process is not None and process.poll() is None else None
-
-
-def _wait(process: subprocess.Popen[bytes], seconds: float) -> int:
-    try:
-        return process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.wait()
 
 
 # --- founding -------------------------------------------------------------------------------------
@@ -443,7 +409,7 @@ def write_properties(cluster: LocalCluster, place: BrokerPlace) -> None:
 
 
 def _write(cluster: LocalCluster, place: BrokerPlace, controllers: tuple[BrokerPlace, ...]) -> None:
-    path = cluster.directory / f"broker{place.node}.properties"
+    path = cluster.files.config_path(place.node)
     path.write_text(_properties(cluster, place, controllers))
 
 

@@ -4,13 +4,12 @@ Every answer of the admin listener names its cluster, its node and its process (
 admin`). A port alone proves nothing: another cluster may listen there, and be ready.
 """
 
-import http.client
 from typing import Final, NamedTuple
 
 from raftlog.runtime.admin import CLUSTER_HEADER, NODE_HEADER, PROCESS_HEADER
+from raftlog.runtime.local.broker_processes import ask_admin
 from raftlog.runtime.local.ports import HOST
 
-ANSWER_SECONDS: Final = 2.0
 _TEXT_BYTES_MAX: Final = 4096
 
 
@@ -26,20 +25,15 @@ class Health(NamedTuple):
 
 def health_of(admin_port: int) -> Health | None:
     """The health that is answered at this admin port; None when there is no answer."""
-    connection = http.client.HTTPConnection(HOST, admin_port, timeout=ANSWER_SECONDS)
-    try:
-        connection.request("GET", "/readyz")
-        answer = connection.getresponse()
-        text = answer.read(_TEXT_BYTES_MAX).decode(errors="replace")
-    except (OSError, http.client.HTTPException):
+    answer = ask_admin(HOST, admin_port, "/readyz")
+    if answer is None:
         return None
-    finally:
-        connection.close()
+    text = answer.body[:_TEXT_BYTES_MAX].decode(errors="replace")
     failed = [line[3:].replace(" ", ": ", 1) for line in text.splitlines() if line[:3] == "[-]"]
     return Health(
-        ready=answer.status == http.HTTPStatus.OK,
+        ready=answer.good,
         lacking="; ".join(failed),
-        cluster=answer.getheader(CLUSTER_HEADER, ""),
-        node=answer.getheader(NODE_HEADER, ""),
-        process=answer.getheader(PROCESS_HEADER, ""),
+        cluster=answer.headers.get(CLUSTER_HEADER, ""),
+        node=answer.headers.get(NODE_HEADER, ""),
+        process=answer.headers.get(PROCESS_HEADER, ""),
     )

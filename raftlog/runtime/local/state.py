@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from raftlog.base.errors import OperatingError
 from raftlog.base.units import NANOS_PER_SECOND
+from raftlog.runtime.local.broker_processes import STOP_SECONDS, BrokerFiles
 from raftlog.runtime.real_ports import SystemClock
 
 STATE_FILE: Final = "cluster.json"
 STATE_VERSION: Final = 1
-STOP_SECONDS: Final = 15.0
 _POLL_SECONDS: Final = 0.02
 
 
@@ -49,6 +49,7 @@ def stop_detached(directory: Path, only: int | None = None) -> list[int]:
     """Stop the brokers that `cluster.json` names, or one, as far as they are ours; the nodes
     stopped. `OperatingError` when none was ever started: `up` may have been refused, and left its
     files."""
+    files = BrokerFiles(directory)
     stopped: list[int] = []
     pids: dict[int, int] = {}
     brokers = load_state(directory)["brokers"]
@@ -58,13 +59,13 @@ def stop_detached(directory: Path, only: int | None = None) -> list[int]:
         pid, node = broker["pid"], broker["node"]
         if only not in (None, node):
             continue
-        if pid is not None and _is_ours(pid, directory / f"broker{node}.properties"):
+        if pid is not None and _is_ours(pid, files.config_path(node)):
             pids[node] = pid
             os.kill(pid, signal.SIGCONT)
             os.kill(pid, signal.SIGTERM)
     deadline = _seconds() + STOP_SECONDS
     for node, pid in pids.items():
-        config = directory / f"broker{node}.properties"
+        config = files.config_path(node)
         while _is_ours(pid, config):
             if _seconds() > deadline:
                 os.kill(pid, signal.SIGKILL)
