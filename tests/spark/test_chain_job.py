@@ -13,7 +13,7 @@ from raftlog_sim.hunting.small_logs import KEY, SHAPES, generate
 from raftlog.spark.jobs.chain_job import LENGTHS, LOG_STARTS, READS, SENDS, Tables, judge_tables
 from raftlog.verify.histories.interval import Interval
 from raftlog.verify.judging.facts import per_key
-from raftlog.verify.judging.folds import judge_in_parts
+from tests.verify.folds import judge_in_parts
 
 pytestmark = [pytest.mark.needs_command("java"), pytest.mark.filterwarnings("ignore")]
 

@@ -10,8 +10,8 @@ import pytest
 from raftlog_sim.hunting.small_logs import KEY, SHAPES, generate
 
 from raftlog.verify import Header, judge_operations
-from raftlog.verify.judging import folds
-from raftlog.verify.judging.folds import judge_in_parts
+from tests.verify import folds
+from tests.verify.folds import judge_in_parts
 
 VALUES = ("inconsistent-offsets", "duplicate", "phantom", "G1a", "lost-write", "unseen")
 CONFLICTS = ("inconsistent-offsets", "duplicate", "phantom", "G1a")

@@ -1,8 +1,7 @@
-"""The log check as Spark SQL: the verdicts of `raftlog.verify.judging.folds`, from any number of
-machines.
+"""The log check as Spark SQL: the verdicts of the judge, from any number of machines.
 
-The theory is that of `raftlog.verify.judging.linearizability` and of the folds. Three stages, of
-which each sends a row through one shuffle at most:
+The theory is that of `raftlog.verify.judging.linearizability`. Three stages, of which each sends a
+row through one shuffle at most:
 
     values     by (key, value)         who sent it, where it was read, where its batch lies
     keys       by key                  what values are judged against; few, kept on the driver

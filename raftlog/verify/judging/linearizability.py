@@ -12,8 +12,8 @@ never fall along the chain and lie inside the (closed) intervals, so reading the
 linearization.
 
 An offset below T that nobody claims is a hole: some unresolved append must be able to have filled
-it (`raftlog.verify.judging.holes`). The scan works on rows of plain tuples and can start anywhere
-with a carry, so a cluster of machines can run it block by block (`raftlog.verify.judging.folds`).
+it (`raftlog.verify.judging.holes`). The scan can start anywhere with a carry, so a cluster of
+machines can run it block by block: `raftlog.spark.jobs.chain_job` does.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The log check as mergeable folds: the same verdicts from any number of machines.
+"""The twin of the Spark job: the log check as mergeable folds, without Spark.
 
 Rows are (key, aggregate) pairs of plain tuples, strings and ints: they pickle, they merge in any
 order and grouping (each merge is commutative, associative and idempotent), and nothing in them is
@@ -12,7 +12,7 @@ end, log start, the highest first offset that was read. 4. The chain by (key, of
 blocks of any size: `summary_of` each block, an exclusive scan of the summaries on the driver, then
 `scan_block` each block with its carry.
 
-`judge_in_parts` runs them in one process: the reference for a cluster's driver, and the test.
+`judge_in_parts` runs them in one process. It must agree with the judge and with the Spark job.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
