@@ -9,7 +9,8 @@
    ValueError. Both name the argument (`headers[0][1]`, where it lies inside another one).
 2. `Annotated[int, between(0, 9)]` adds rules about the value. A rule is a function
    (name, value) -> the value to use.
-3. A value of a kindred type is converted. Any whole number becomes an int, numpy's too, but no
+3. `**options: Unpack[SomeOptions]` takes the keys of that TypedDict as keywords, and no others.
+4. A value of a kindred type is converted. Any whole number becomes an int, numpy's too, but no
    bool. bytearray and memoryview are copied into bytes. A plain pair becomes the named tuple that
    the function expects.
 
@@ -31,9 +32,11 @@ from typing import (
     ParamSpec,
     TypeVar,
     Union,
+    Unpack,
     final,
     get_args,
     get_origin,
+    get_type_hints,
 )
 
 import attrs
@@ -81,11 +84,16 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
     positional: list[tuple[str, Door | None]] = []
     named: dict[str, Door] = {}
     others: Door | None = None
+    closed = False
     for each in signature(function).parameters.values():
         if each.name in _NOT_CHECKED:
             positional.append((each.name, None))
             continue
         assert each.annotation is not Parameter.empty, (function, each.name)
+        if get_origin(each.annotation) is Unpack:
+            named |= _doors_of_keys(get_args(each.annotation)[0])
+            closed = True
+            continue
         door = door_of(each.annotation)
         if each.kind is Parameter.VAR_KEYWORD:
             others = door
@@ -106,12 +114,21 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
         given: dict[str, Any] = more
         for name, value in given.items():
             door = named.get(name, others)
+            if door is None and closed:
+                # The function takes any keyword, so Python does not refuse this one.
+                text = f"{function.__qualname__}() got an unexpected keyword argument {name!r}"
+                raise TypeError(text)
             if door is not None:
                 given[name] = door.enter(name, value)
         return function(*passed, **given)
 
     with_doors.__checked__ = True  # type: ignore[attr-defined]
     return with_doors
+
+
+def _doors_of_keys(kind: type) -> dict[str, Door]:
+    """The doors of a TypedDict's keys."""
+    return {name: door_of(each) for name, each in get_type_hints(kind, include_extras=True).items()}
 
 
 def check(name: str, value: Any, annotation: Any) -> Any:

@@ -27,7 +27,7 @@ from raftlog.verify import (
 )
 from raftlog.verify.imports.jepsen_edn import header_for
 from raftlog.verify.imports.public_logs import is_public, read_public
-from raftlog.verify.judging.check import LOG, MODES
+from raftlog.verify.judging.check import LOG, MODES, JudgeOptions
 from raftlog.verify.judging.classes import NAMES, allowed_by_default
 from raftlog.verify.judging.linearizability import COMMITTED_PREFIX
 from raftlog.verify.judging.run_checks import RunCheck, exercised, idle, violated, whole
@@ -158,13 +158,18 @@ class _Settings:
     allowed: frozenset[str] | None = None
     """All that is allowed, of a report; else `allow` adds to what the header allows."""
 
-    def keywords(self, header: Any) -> dict[str, Any]:
+    def keywords(self, header: Any, model: str | Model | None) -> JudgeOptions:
         """For the judge."""
         allowed = self.allowed
         if allowed is None:
             allowed = allowed_by_default(header.source, header.options) | frozenset(self.allow)
-        steps = {"search_steps": self.search_steps, "hole_steps": self.hole_steps}
-        return {"allowed": allowed, "always": self.allow, **steps}
+        return {
+            "model": model,
+            "allowed": allowed,
+            "always": self.allow,
+            "search_steps": self.search_steps,
+            "hole_steps": self.hole_steps,
+        }
 
 
 def _check_report(report: Path, path: Path, history: Path, own: str | None, form: str) -> int:
@@ -206,12 +211,11 @@ def _judged(history: Path, model: str | None, settings: _Settings) -> Judgement:
                 ops = list(read_public(public))
                 operations, nemesis = intervals(ops)
                 header = _held_to(header_for(ops), settings.reads)
-                return judge_operations(
-                    header, operations, nemesis, model=chosen, **settings.keywords(header)
-                )
+                options = settings.keywords(header, chosen)
+                return judge_operations(header, operations, nemesis, **options)
             reader = HistoryReader(_Advancing(stream, advance))
             reader.header = _held_to(reader.header, settings.reads)
-            return judge(reader, model=chosen, **settings.keywords(reader.header))
+            return judge(reader, **settings.keywords(reader.header, chosen))
         except UnicodeDecodeError:
             raise BadHistory("not UTF-8 text", on=str(history)) from None
 

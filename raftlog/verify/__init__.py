@@ -16,7 +16,13 @@ from raftlog.verify.histories.history import BadHistory, Header, HistoryWriter, 
 from raftlog.verify.histories.history_reader import HistoryReader
 from raftlog.verify.histories.interval import Interval
 from raftlog.verify.histories.raw_pairing import intervals
-from raftlog.verify.judging.check import Judgement, check_history, judge, judge_operations
+from raftlog.verify.judging.check import (
+    Judgement,
+    JudgeOptions,
+    check_history,
+    judge,
+    judge_operations,
+)
 from raftlog.verify.judging.models import MODELS, Call, Model
 from raftlog.verify.judging.verdict import ClassResult, Verdict, Witness
 
@@ -29,6 +35,7 @@ __all__ = [
     "HistoryReader",
     "HistoryWriter",
     "Interval",
+    "JudgeOptions",
     "Judgement",
     "Model",
     "Op",

@@ -312,7 +312,7 @@ VERIFY_CALLS: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
         {"f": "kill", "time_ns": 2, "value": 1},
     ),
 }
-VERIFY_OWN = {"MODELS", "BadHistory"}
+VERIFY_OWN = {"MODELS", "BadHistory", "JudgeOptions"}
 VERIFY_RESULTS = {"Call", "ClassResult", "Interval", "Judgement", "Op", "Verdict", "Witness"}
 """What the judge makes by the million, and hands out."""
 

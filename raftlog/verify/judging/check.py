@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from operator import attrgetter
-from typing import Annotated, Any, final
+from typing import Annotated, Any, Final, TypedDict, Unpack, final
 
 import attrs
 
@@ -51,6 +51,36 @@ _OF_LOGS = frozenset(("send", "poll", "txn", "crash", *_LENGTHS, *_GROUPS))
 """What the log model knows, by `f`."""
 
 
+class JudgeOptions(TypedDict, total=False):
+    """How a history is judged: the keywords of `check_history`, `judge` and `judge_operations`."""
+
+    model: str | Model | None
+    """The model in place of the header's: "log", a name of `raftlog.verify.judging.models.MODELS`,
+    or a `Model`."""
+    allowed: Collection[str] | None
+    """Replaces the classes that are counted but make nothing invalid."""
+    always: Collection[str]
+    """These classes are allowed in every form (`G1c` by default only where it takes write
+    order)."""
+    search_steps: Steps
+    """The most steps that the search of an object may take. With more, the verdict is unknown."""
+    hole_steps: Steps
+    """The most steps that filling the holes of a log may take. With more, the verdict is
+    unknown."""
+    with_metrics: bool
+    """Whether rates and latencies are measured too."""
+
+
+_DEFAULTS: Final[JudgeOptions] = {
+    "model": None,
+    "allowed": None,
+    "always": (),
+    "search_steps": SEARCH_STEPS_DEFAULT,
+    "hole_steps": HOLE_STEPS_DEFAULT,
+    "with_metrics": True,
+}
+
+
 @final
 @attrs.frozen(kw_only=True)
 class Judgement:
@@ -66,57 +96,21 @@ class Judgement:
 
 
 @checked
-def check_history(
-    source: Source,
-    *,
-    model: str | Model | None = None,
-    allowed: Collection[str] | None = None,
-    always: Collection[str] = (),
-    search_steps: Steps = SEARCH_STEPS_DEFAULT,
-    hole_steps: Steps = HOLE_STEPS_DEFAULT,
-    with_metrics: bool = True,
-) -> Verdict:
+def check_history(source: Source, **options: Unpack[JudgeOptions]) -> Verdict:
     """Judge a history: an open `history.jsonl`, lines, or a reader.
 
-    `model` overrides the header's: "log", a name of `raftlog.verify.judging.models.MODELS`, or a
-    `Model`. `allowed` replaces the classes that are counted but make nothing invalid; those in
-    `always` are allowed in every form (`G1c` by default only where it takes write order). Raises
-    `BadHistory` or `FutureFormat` for what is no history at all.
+    `JudgeOptions` describes the keywords. Raises `BadHistory` or `FutureFormat` for what is no
+    history at all.
     """
-    return judge(
-        source,
-        model=model,
-        allowed=allowed,
-        always=always,
-        search_steps=search_steps,
-        hole_steps=hole_steps,
-        with_metrics=with_metrics,
-    ).verdict
+    return judge(source, **options).verdict
 
 
 @checked
-def judge(
-    source: Source,
-    *,
-    model: str | Model | None = None,
-    allowed: Collection[str] | None = None,
-    always: Collection[str] = (),
-    search_steps: Steps = SEARCH_STEPS_DEFAULT,
-    hole_steps: Steps = HOLE_STEPS_DEFAULT,
-    with_metrics: bool = True,
-) -> Judgement:
+def judge(source: Source, **options: Unpack[JudgeOptions]) -> Judgement:
     """`check_history`, keeping the facts for the report."""
     reader = source if isinstance(source, HistoryReader) else HistoryReader(source)
     with _collector_paused():
-        return _judge(
-            reader,
-            model=model,
-            allowed=allowed,
-            always=always,
-            search_steps=search_steps,
-            hole_steps=hole_steps,
-            with_metrics=with_metrics,
-        )
+        return _judge(reader, options)
 
 
 @contextmanager
@@ -131,14 +125,9 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _judge(reader: HistoryReader, **settings: Any) -> Judgement:
+def _judge(reader: HistoryReader, options: JudgeOptions) -> Judgement:
     operations, nemesis = intervals(reader)
-    judgement = judge_operations(
-        reader.header,
-        operations,
-        nemesis,
-        **settings,
-    )
+    judgement = judge_operations(reader.header, operations, nemesis, **options)
     if reader.torn:
         note = "the last line was torn, as a killed writer leaves it, and was left out"
         verdict = attrs.evolve(judgement.verdict, notes=[*judgement.verdict.notes, note])
@@ -151,18 +140,15 @@ def judge_operations(
     header: Header,
     operations: Sequence[Interval],
     nemesis: Sequence[Op] = (),
-    *,
-    model: str | Model | None = None,
-    allowed: Collection[str] | None = None,
-    always: Collection[str] = (),
-    search_steps: Steps = SEARCH_STEPS_DEFAULT,
-    hole_steps: Steps = HOLE_STEPS_DEFAULT,
-    with_metrics: bool = True,
+    **options: Unpack[JudgeOptions],
 ) -> Judgement:
     """Judge what is already paired."""
-    chosen = model if model is not None else header.model
-    options = header.options
-    default = allowed_by_default(header.source, options)
+    asked: JudgeOptions = {**_DEFAULTS, **options}
+    chosen, allowed, always = asked["model"], asked["allowed"], asked["always"]
+    if chosen is None:
+        chosen = header.model
+    stated = header.options
+    default = allowed_by_default(header.source, stated)
     permitted = frozenset(default if allowed is None else allowed).union(always)
     unknown = permitted.difference(entry.name for entry in CLASSES)
     if unknown:
@@ -170,18 +156,17 @@ def judge_operations(
             f"no class is called {sorted(unknown)}", do="see raftlog.verify.judging.classes"
         )
     findings = Findings(always=frozenset(always))
-    facts = Facts(_first_ends(options))
+    facts = Facts(_first_ends(stated))
     measured: dict[str, Any] = {}
     notes = [] if operations else ["the history has no operation"]
     if chosen == LOG:
         notes += _strangers(operations) + _renamed(operations)
-        budget: dict[str, Any] = {"hole_steps_max": hole_steps}
+        budget: dict[str, Any] = {"hole_steps_max": asked["hole_steps"]}
         facts.add_all(operations)
-        measured = _check_log(
-            facts, operations, findings, options, permitted, hole_steps, with_metrics
-        )
+        measured = _check_log(facts, operations, findings, stated, permitted, asked)
     else:
-        budget = search.check(_model(chosen), operations, findings, steps_max=search_steps)
+        steps = asked["search_steps"]
+        budget = search.check(_model(chosen), operations, findings, steps_max=steps)
     if findings.exhausted:
         budget["exhausted"] = dict(findings.exhausted)
     verdict = Verdict(
@@ -190,7 +175,7 @@ def judge_operations(
             for entry in CLASSES
         },
         operations=len(operations),
-        mode=mode_of(options) if chosen == LOG else LINEARIZABLE,
+        mode=mode_of(stated) if chosen == LOG else LINEARIZABLE,
         model=chosen.name if isinstance(chosen, Model) else chosen,
         metrics=measured,
         budget=budget,
@@ -207,8 +192,8 @@ def judge_operations(
             "reads": verdict.mode,
             "allowed": sorted(permitted),
             "always": sorted(always),
-            "search_steps": search_steps,
-            "hole_steps": hole_steps,
+            "search_steps": asked["search_steps"],
+            "hole_steps": asked["hole_steps"],
         },
     )
 
@@ -283,8 +268,7 @@ def _check_log(
     findings: Findings,
     options: Mapping[str, Any],
     allowed: Collection[str],
-    hole_steps: int,
-    with_metrics: bool,
+    asked: JudgeOptions,
 ) -> dict[str, Any]:
     mode = mode_of(options)
     dense = options.get("dense", True) is not False
@@ -294,7 +278,7 @@ def _check_log(
         anomalies.check_key(key_facts, operations, findings, final_read=final_read)
         _conflicts(key_facts, before, findings, allowed)
         linearizability.check_key(
-            key_facts, findings, mode=mode, dense=dense, hole_steps=hole_steps
+            key_facts, findings, mode=mode, dense=dense, hole_steps=asked["hole_steps"]
         )
     order = ProcessOrder(facts, findings, options, mode)
     order.run(operations)
@@ -306,7 +290,7 @@ def _check_log(
     evidence.check(operations, facts, findings, options=options, mode=mode)
     members = groups.check(facts, findings, options)
     cycles.check(facts, operations, findings)
-    measured = metrics.measure(operations, facts) if with_metrics else {}
+    measured = metrics.measure(operations, facts) if asked["with_metrics"] else {}
     if options.get("consumer") == "subscribe":
         measured["consumed_twice"] = order.consumed_twice
     if members:
