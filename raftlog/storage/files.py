@@ -1,6 +1,7 @@
 """Whole small files: read with a bound; written so that a crash leaves the old file or the new
 one."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import final
 
@@ -38,6 +39,19 @@ def read_whole(disk: Disk, path: str, bytes_max: int) -> bytes:
         if size > bytes_max:
             raise CorruptData(f"file has {size} bytes, at most {bytes_max} are expected", on=path)
         return file.read_at(0, size)
+
+
+def write_again(file: DiskFile, position: int, chunks: Iterable[Buffer]) -> None:
+    """Write what was read from this position on once more, and sync it.
+
+    A sync that failed before this boot may have left those bytes in the kernel's memory only: the
+    kernel then calls them clean, and no later sync writes them. Written again they are dirty, and
+    the sync that follows proves that they are on the disk.
+    """
+    for chunk in chunks:
+        file.write_at(position, [chunk])
+        position += len(chunk)
+    file.sync()
 
 
 def write_whole(disk: Disk, path: str, content: Buffer) -> None:

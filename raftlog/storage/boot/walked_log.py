@@ -6,6 +6,7 @@ there is. Where a checkpoint disagrees with batches that each look right (a batc
 a flipped epoch), the valid prefix ends at the last checkpoint that agreed.
 """
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import NamedTuple, final
@@ -27,7 +28,7 @@ from raftlog.base.probes import probe
 from raftlog.records.batch import BatchHeader, crc_matches, read_header
 from raftlog.records.control import parse_control_entry, read_log_start, read_membership_body
 from raftlog.storage.boot.salvage import SalvagingDisk
-from raftlog.storage.files import opened, read_whole
+from raftlog.storage.files import opened, read_whole, write_again
 from raftlog.storage.log_end import FileEnd
 from raftlog.storage.recent_window import RecentWindow
 from raftlog.storage.replica import LogEnd, LogOptions, Mark, ReplicaSpec, index_name
@@ -246,7 +247,10 @@ class _Walker:
             self._mended.append(Mended("torn-tail-cut", file.path, self._torn))
         self._cut_torn_tail(opened_file, end.place.position)
         known = mark.end_position if mark and mark.file_sequence == sequence else 0
-        self._write_again(opened_file, max(known, SEGMENT_HEADER_BYTES), end.place.position)
+        start, stop = max(known, SEGMENT_HEADER_BYTES), end.place.position
+        if start < stop:
+            probe("unmarked-tail-written-again")
+            write_again(opened_file, start, _chunks(opened_file, start, stop))
         return end
 
     def _cut_torn_tail(self, opened_file: DiskFile, position: int) -> None:
@@ -255,20 +259,6 @@ class _Walker:
             return
         probe("torn-tail-cut")
         opened_file.truncate(position)
-        opened_file.sync()
-
-    def _write_again(self, opened_file: DiskFile, position: int, end: int) -> None:
-        """What lies behind the mark may be in the kernel's memory only, and be called clean: a sync
-        that failed before this boot dropped it from what is still to be written. Written once more
-        it is dirty again, and the sync that follows proves something."""
-        if position >= end:
-            return
-        probe("unmarked-tail-written-again")
-        while position < end:
-            chunk = opened_file.read_at(position, min(WALK_CHUNK_BYTES, end - position))
-            assert chunk, (position, end)
-            opened_file.write_at(position, [chunk])
-            position += len(chunk)
         opened_file.sync()
 
     def _seen_in_last(self) -> LogEnd:
@@ -489,3 +479,11 @@ def _log_end(place: WalkPlace) -> LogEnd:
 
 def _progress(end: LogEnd) -> tuple[Term, RaftIndex]:
     return end.term, end.raft_index
+
+
+def _chunks(file: DiskFile, position: int, end: int) -> Iterator[bytes]:
+    while position < end:
+        chunk = file.read_at(position, min(WALK_CHUNK_BYTES, end - position))
+        assert chunk, (position, end)
+        yield chunk
+        position += len(chunk)

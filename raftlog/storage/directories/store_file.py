@@ -42,7 +42,7 @@ from raftlog.base.probes import probe
 from raftlog.base.units import KIB, Nanos
 from raftlog.storage.directories.incarnations import Incarnation
 from raftlog.storage.directories.store_records import StoreState
-from raftlog.storage.files import grown, opened, read_whole
+from raftlog.storage.files import grown, opened, read_whole, write_again
 
 STORE_FILES: Final = ("store-0", "store-1")
 VERSION: Final = 3
@@ -139,21 +139,14 @@ class StoreFiles:
         try:
             for name in STORE_FILES:
                 self._files.append(disk.open(name))
-            self._write_again()
+            # A crash that tears this write leaves an attempt at this generation, as it was before.
+            file = self._files[self._slot]
+            write_again(file, 0, [_used(file.read_at(0, file.size()))])
             self.begin_generation()
             self.sync()
         except BaseException:
             self.close()
             raise
-
-    def _write_again(self) -> None:
-        """What was read may be in the kernel's memory only, and be called clean: a sync that failed
-        before this boot dropped it from what is still to be written. Written once more it is dirty
-        again, and the sync that follows proves something. Torn on the way, it is an attempt at its
-        generation, as it was."""
-        file = self._files[self._slot]
-        file.write_at(0, [_used(file.read_at(0, file.size()))])
-        file.sync()
 
     def raise_promise(self, promised_ns: Nanos) -> None:
         """Hold at least this promise, durably, in a generation that begins with it: an older
