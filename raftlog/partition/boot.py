@@ -10,7 +10,7 @@ from raftlog.base.errors import CorruptData
 from raftlog.base.ids import GroupId, Offset, RaftIndex
 from raftlog.base.ports import Tracer
 from raftlog.base.trace import TraceEvent
-from raftlog.partition.errands import Errands
+from raftlog.partition.background_tasks import BackgroundTasks
 from raftlog.partition.machine.applied import (
     AppliedMachine,
     MachineFactory,
@@ -103,7 +103,7 @@ def restored_machine(
 def booted_feed(
     machine: AppliedMachine | None,
     log: PartitionLog,
-    errands: Errands,
+    tasks: BackgroundTasks,
     tracer: Tracer,
     where: str,
     recovered: RecoveredReplica,
@@ -116,9 +116,9 @@ def booted_feed(
     if machine is None:
         return None
     assert recovered.producers is not None, recovered.state
-    feed = MachineFeed(machine, log, errands, tracer, where)
+    feed = MachineFeed(machine, log, tasks, tracer, where)
     if isinstance(log.spec.check_state, MachineStates):
-        feed.judge = InstallJudge(log.spec.check_state.make, log, errands)
+        feed.judge = InstallJudge(log.spec.check_state.make, log, tasks)
     feed.booted(recovered.producers, restored=restored)
     return feed
 

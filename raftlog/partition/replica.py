@@ -34,10 +34,10 @@ from raftlog.base.ids import (
 from raftlog.base.ports import Entropy, Tracer
 from raftlog.base.units import Instant, WallMillis
 from raftlog.kafka.error_codes import ErrorCode
+from raftlog.partition.background_tasks import BackgroundTasks
 from raftlog.partition.boot import booted_feed, booted_tracker, claimed_position, naming_damage
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.content import heard
-from raftlog.partition.errands import Errands
 from raftlog.partition.fetch_plan import FetchView, Part, epoch_error, view_of
 from raftlog.partition.machine.applied import AppliedMachine
 from raftlog.partition.machine.machine_feed import MachineFeed
@@ -65,8 +65,8 @@ class PartitionReplica:
     """One replica (see the module). A handler reaches all of it through methods and properties."""
 
     __slots__ = (
-        "_commit_seen", "_errands", "_feed", "_membership_seen", "_refusals", "_serving",
-        "_store", "_tracker", "_upkeep", "config", "group", "log", "me", "node", "where",
+        "_commit_seen", "_feed", "_membership_seen", "_refusals", "_serving", "_store",
+        "_tasks", "_tracker", "_upkeep", "config", "group", "log", "me", "node", "where",
     )  # fmt: skip
 
     def __init__(
@@ -112,8 +112,8 @@ class PartitionReplica:
             tracer=naming_damage(tracer, recovered),
             now=now,
         )
-        self._errands = Errands(log, self.node, tracer, where)
-        self._feed = booted_feed(machine, log, self._errands, tracer, where, recovered, restored)
+        self._tasks = BackgroundTasks(log, self.node, tracer, where)
+        self._feed = booted_feed(machine, log, self._tasks, tracer, where, recovered, restored)
         self._tracker = booted_tracker(
             group, log, recovered, self.node.commit, machine=machine is not None
         )
@@ -125,7 +125,7 @@ class PartitionReplica:
             clocks=clocks,
             config=config,
         )
-        self._errands.remove_files(recovered.obsolete)
+        self._tasks.remove_files(recovered.obsolete)
         self._store = store
         self._refusals: list[RaftMessage] = []
         self._membership_seen = self.node.membership_index
@@ -274,7 +274,7 @@ class PartitionReplica:
         self.node.wall_ms = wall_ms
         self.node.tick(now)
         self._serving.produces.expire(now)
-        self._serving.chores.tick(now, wall_ms)
+        self._serving.duties.tick(now, wall_ms)
         self._tracker.look()
         self._upkeep.tick(now)
 
@@ -287,7 +287,7 @@ class PartitionReplica:
         """Note that a write round is durable, and counts."""
         self.log.persisted(io_id)
         self.node.persisted(io_id, now)
-        self._errands.remove_segments(now)
+        self._tasks.remove_segments(now)
 
     def io_failed(self, now: Instant) -> None:
         """Note that a write failed; the next take answers the waiting requests with an error."""
@@ -336,17 +336,17 @@ class PartitionReplica:
 
     def job_done(self, token: int, value: object, now: Instant) -> None:
         """Take the result of a job: the value that it returned or the exception that it raised."""
-        self._errands.done(token, value, now)
+        self._tasks.done(token, value, now)
 
     def damage_found(self, error: CorruptData, now: Instant) -> None:
         """Note that a handler's cold read found stored bytes that are not what was written."""
-        self._errands.found_damage(error, now)
+        self._tasks.found_damage(error, now)
 
     def client_read_done(self, what: Hashable, value: object, now: Instant) -> None:
         """Take the result of a handler's cold read: its value or the exception that it raised.
 
         The log may know more now, so a turn is due. Equal values of `what` name the same place."""
-        self._errands.client_read_done(what, value, now)
+        self._tasks.client_read_done(what, value, now)
 
     def stop(self, now: Instant) -> None:
         """Stop for good (deleted or closing); the next take answers every waiting request."""
@@ -432,7 +432,7 @@ class PartitionReplica:
             self._feed_machine(self._feed, output, now)
         output.in_sync = serving.settle(now, commit_moved=drained.commit is not None)
         serving.answer_reads(drained.reads)
-        self._errands.run(drained, serving.chores.take_unknown(), now)
+        self._tasks.run(drained, serving.duties.take_unknown(), now)
         self._fill(output, drained, io_id, now)
         return output
 
@@ -462,14 +462,14 @@ class PartitionReplica:
         log_start = self._tracker.committed(commit)
         if log_start is not None and log_start > self.log.log_start:
             self.log.set_log_start(log_start, self._tracker.start_marker)
-            self._errands.want_removal()
+            self._tasks.want_removal()
         snapshots = self._tracker.take_snapshots(commit)
         if self._feed is not None:
             self._feed.snapshots_due(snapshots)
             self._feed.advance(commit, now)
         else:
-            self._errands.write_producers(snapshots)
-        self._errands.remove_segments(now)
+            self._tasks.write_producers(snapshots)
+        self._tasks.remove_segments(now)
         self._serving.follow_commit(commit, now)
 
     def _feed_machine(self, feed: MachineFeed, output: ReplicaOutput, now: Instant) -> None:
@@ -488,12 +488,12 @@ class PartitionReplica:
         self._refusals.clear()
         output.ops = self.log.take_ops(io_id)
         self._upkeep.taken(now, wrote=bool(output.ops))
-        output.jobs = self._errands.take_jobs()
+        output.jobs = self._tasks.take_jobs()
         output.completed = self._serving.take_completed()
         if drained.agreed or drained.uncovered:
             output.agreed.extend(drained.agreed)
             output.uncovered.extend(drained.uncovered)
         output.committed = drained.commit is not None
         output.installed = drained.installed is not None
-        output.damage = self._errands.damage
+        output.damage = self._tasks.damage
         output.deadline = min(drained.deadline, self._serving.deadline, self._upkeep.deadline)

@@ -16,8 +16,8 @@ from raftlog.partition.config import PartitionConfig
 from raftlog.partition.high_watermark import HighWatermark
 from raftlog.partition.in_sync import InSyncSet
 from raftlog.partition.machine.machine_feed import MachineFeed
-from raftlog.partition.maintenance.chores import LeaderChores
 from raftlog.partition.maintenance.clocks import PeerClocks
+from raftlog.partition.maintenance.leader_duties import LeaderDuties
 from raftlog.partition.output import Completion, DeleteAnswer, ReadAnswer
 from raftlog.partition.producing.produce_path import ProducePath
 from raftlog.partition.tracker import LogTracker
@@ -48,8 +48,8 @@ class Serving:
         "_reads",
         "_role_key",
         "_served_machine",
-        "chores",
         "completed",
+        "duties",
         "failed",
         "fetches",
         "in_sync",
@@ -85,7 +85,7 @@ class Serving:
             config=config,
             completed=self.completed,
         )
-        self.chores = LeaderChores(
+        self.duties = LeaderDuties(
             node=node,
             log=log,
             producers=tracker.producers,
@@ -118,7 +118,7 @@ class Serving:
     @property
     def waiting(self) -> int:
         """Requests that will be answered later, of all kinds."""
-        reads, deletes = len(self._reads), self.chores.waiting
+        reads, deletes = len(self._reads), self.duties.waiting
         return self.produces.waiting + len(self.fetches) + reads + deletes
 
     @property
@@ -126,7 +126,7 @@ class Serving:
         """When time alone changes something here; NEVER while the replica does not lead."""
         if self._led_term is None:
             return NEVER
-        return min(self.produces.deadline, self.in_sync.deadline, self.chores.deadline)
+        return min(self.produces.deadline, self.in_sync.deadline, self.duties.deadline)
 
     def not_leading(self) -> ErrorCode:
         """The error for a client that should ask another broker."""
@@ -138,11 +138,11 @@ class Serving:
         """Take changed settings of the topic or the broker."""
         self.produces.configure(config)
         self.produces.held_back = True
-        self.chores.config = config
+        self.duties.config = config
         self.in_sync.lag_ns = config.replica_lag_ns
         if self._node.leading:
             self.in_sync.watch(now)
-            self.chores.check_at = now
+            self.duties.check_at = now
 
     def fence(self, nodes: Sequence[NodeId], now: Instant) -> None:
         """Take the whole set of fenced nodes."""
@@ -211,8 +211,8 @@ class Serving:
         elif moved and len(self.fetches):
             for waiter in self.fetches.published(old, committed, log.available_bytes):
                 self.completed.append(Completion(waiter.then, waiter))
-        self.chores.committed(commit)
-        self.chores.arm(now)
+        self.duties.committed(commit)
+        self.duties.arm(now)
 
     def settle(self, now: Instant, *, commit_moved: bool) -> bool:
         """Update the in-sync set and answer the produces that are decided; whether the set
@@ -233,7 +233,7 @@ class Serving:
         """Whether `serves_machine` changed since the last call."""
         served, self._served_machine = self._served_machine, self.serves_machine
         if self._served_machine and not served:
-            self.chores.arm(now)  # entries applied by a replay may wait to be compared
+            self.duties.arm(now)  # entries applied by a replay may wait to be compared
         return served != self._served_machine
 
     def propose(self, now: Instant, wall_ms: WallMillis) -> None:
@@ -242,7 +242,7 @@ class Serving:
         if self.produces.parked:
             self.produces.resume(now, wall_ms)
         if self._feed is not None and self.publishing:
-            self.chores.trim(self._feed.covered, now, wall_ms)
+            self.duties.trim(self._feed.covered, now, wall_ms)
 
     def propose_records(
         self, batch: bytes, deadline: Instant, then: Then, now: Instant, wall_ms: WallMillis
@@ -265,7 +265,7 @@ class Serving:
         self.follow_term(now)
         if not (self.publishing and self._node.ready):
             return DeleteAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return self.chores.delete_records(offset, deadline, then, now, wall_ms)
+        return self.duties.delete_records(offset, deadline, then, now, wall_ms)
 
     def read_index(self, then: Then, now: Instant) -> ReadAnswer | None:
         """Confirm that this replica still leads: an error now, or None and `then` later."""
@@ -300,7 +300,7 @@ class Serving:
         failed = ErrorCode.KAFKA_STORAGE_ERROR if self.failed else None
         error = failed or ErrorCode.NOT_LEADER_OR_FOLLOWER
         self.produces.fail(error)
-        self.chores.fail(error)
+        self.duties.fail(error)
         self.wake_fetches()
         self.in_sync.clear()
         self._published_term = None

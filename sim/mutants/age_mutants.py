@@ -6,12 +6,12 @@ Only `raftlog_sim.hunting.mutation` loads this file; nothing here is ever instal
 from itertools import pairwise
 from typing import Any
 
-from raftlog.partition.maintenance import chores, retention
+from raftlog.partition.maintenance import leader_duties, retention
 
 
 def one_clock_deletes() -> None:
     """61: a leader deletes by its own wall clock, whoever else shares it."""
-    chores.most_share = lambda *clocks: True
+    leader_duties.most_share = lambda *clocks: True
 
 
 def unknown_is_old() -> None:
@@ -22,7 +22,7 @@ def unknown_is_old() -> None:
         known = [each._replace(largest_timestamp=each.largest_timestamp or 0) for each in segments]
         return real(known, kept_from_ms, high_watermark)
 
-    chores.log_start_by_age = by_age
+    leader_duties.log_start_by_age = by_age
 
 
 def age_passes_the_watermark() -> None:
@@ -33,7 +33,7 @@ def age_passes_the_watermark() -> None:
         del high_watermark
         return real(segments, kept_from_ms, segments[-1].next_offset if segments else 0)
 
-    chores.log_start_by_age = by_age
+    leader_duties.log_start_by_age = by_age
 
 
 def a_segment_more_goes() -> None:
@@ -49,7 +49,7 @@ def a_segment_more_goes() -> None:
             log_start = following.base_offset
         return log_start
 
-    chores.log_start_by_size = by_size
+    leader_duties.log_start_by_size = by_size
 
 
 MUTANTS = (

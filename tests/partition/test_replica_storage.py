@@ -11,7 +11,7 @@ from raftlog.base.limits import REMOVAL_PAUSE_MS
 from raftlog.base.units import millis
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.config import PartitionConfig
-from raftlog.partition.maintenance import chores
+from raftlog.partition.maintenance import leader_duties
 from raftlog.partition.output import DeleteAnswer
 from raftlog.raft.messages import Append, AppendRefused, RefusalReason
 from raftlog.records.control import write_log_start
@@ -256,7 +256,7 @@ def test_who_wants_less_than_is_under_way_waits_for_that():
 
 def test_deletions_that_cannot_be_committed_are_bounded(monkeypatch):
     """Those that wait, and the markers of those that gave up."""
-    monkeypatch.setattr(chores, "DELETES_PENDING_MAX", 4)
+    monkeypatch.setattr(leader_duties, "DELETES_PENDING_MAX", 4)
     group = long_group()
     group.isolate(1, notice=False)
     waiting = [delete(group, 1, 20) for _ in range(5)]
@@ -275,7 +275,7 @@ def test_markers_of_retention_are_not_counted_for_ever():
         group.produce(1, b"%03d" % number + b"x" * 900, pid=1, epoch=0, first=number)
         group.advance(millis(60))
     assert group[1].log_start > 50
-    assert not group[1]._serving.chores._markers
+    assert not group[1]._serving.duties._markers
 
 
 def test_a_follower_deletes_nothing_on_demand():

@@ -292,7 +292,7 @@ def test_nothing_is_due_once_a_log_is_empty():
     group.produce(1, b"one", timestamp_ms=WALL)
     group.advance(millis(20_000))
     assert starts(group) == [1, 1, 1]
-    assert group[1]._serving.chores.check_at == NEVER
+    assert group[1]._serving.duties.check_at == NEVER
     assert [group[number]._upkeep.deadline for number in (1, 2, 3)] == [NEVER] * 3
 
 

@@ -21,7 +21,7 @@ from raftlog.base.binary import Buffer
 from raftlog.base.ids import GroupId, RaftIndex
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant
-from raftlog.partition.errands import Errands
+from raftlog.partition.background_tasks import BackgroundTasks
 from raftlog.partition.machine.applied import AppliedMachine, MachineFactory, read_state
 from raftlog.partition.producing.producer_snapshot import check_producers
 from raftlog.raft.messages import Install
@@ -60,7 +60,7 @@ class InstallJudge:
 
     make: MachineFactory
     log: PartitionLog
-    errands: Errands
+    tasks: BackgroundTasks
     _held: Install | None = None
     """The piece that completes the state which a job judges now."""
     _verdict: _Verdict | None = None
@@ -79,7 +79,7 @@ class InstallJudge:
         self._held = message._replace(chunk=bytes(message.chunk))
         before = RaftIndex(message.position.raft_index + 1)
         args = (self.make, message.group, before, snapshot)
-        self.errands.start(judged_machine, args, partial(self._judged, node, snapshot))
+        self.tasks.start(judged_machine, args, partial(self._judged, node, snapshot))
         return message._replace(chunk=_NOTHING)
 
     def _judged(self, node: RaftNode, snapshot: bytes, value: object, now: Instant) -> None:

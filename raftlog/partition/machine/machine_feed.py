@@ -43,7 +43,7 @@ from raftlog.base.ports import Tracer
 from raftlog.base.probes import probe
 from raftlog.base.trace import TraceEvent
 from raftlog.base.units import NEVER, Instant, millis
-from raftlog.partition.errands import Errands
+from raftlog.partition.background_tasks import BackgroundTasks
 from raftlog.partition.machine.applied import AppliedMachine, read_state, write_frozen_state
 from raftlog.partition.tracker import Snapshot
 from raftlog.records.control import parse_control_entry, read_marker
@@ -85,7 +85,6 @@ class MachineFeed:
         "_again_at",
         "_compared",
         "_due",
-        "_errands",
         "_failures",
         "_installs",
         "_last_records",
@@ -94,6 +93,7 @@ class MachineFeed:
         "_on_disk",
         "_reading",
         "_replaying",
+        "_tasks",
         "_tracer",
         "_where",
         "applied",
@@ -107,14 +107,14 @@ class MachineFeed:
         self,
         machine: AppliedMachine,
         log: PartitionLog,
-        errands: Errands,
+        tasks: BackgroundTasks,
         tracer: Tracer,
         where: str,
     ) -> None:
         """Make the feed of a machine that is empty; the caller then calls `booted`."""
         self.machine = machine
         self._log = log
-        self._errands = errands
+        self._tasks = tasks
         self._tracer = tracer
         self._where = where
         self.applied = RaftIndex(0)
@@ -245,7 +245,7 @@ class MachineFeed:
         probe("machine-reads-the-log")
         self._reading = True
         plan = self._log.plan_entries(first, MACHINE_REPLAY_BYTES)
-        self._errands.start_cold(plan, partial(self._read_done, self._installs, commit))
+        self._tasks.start_cold(plan, partial(self._read_done, self._installs, commit))
 
     def _read_done(self, installs: int, until: RaftIndex, value: object, now: Instant) -> None:
         """Apply the entries that a read brought, up to `until`, the commit when it was started.
@@ -257,7 +257,7 @@ class MachineFeed:
             probe("machine-read-of-a-replaced-log")
             return
         self._reading = False
-        self._errands.note_damage(value, now)
+        self._tasks.note_damage(value, now)
         if isinstance(value, EntriesRead):
             self._failures = 0
             self._log.cold_done(value)
@@ -271,7 +271,7 @@ class MachineFeed:
         if self._failures >= LOG_READ_FAILURES_MAX:
             # A disk may have a bad moment, but an entry that fails every read is lost here.
             error = CorruptData(f"entry {self.applied + 1} cannot be read: {value}")
-            self._errands.found_damage(error, now)
+            self._tasks.found_damage(error, now)
 
     # --- snapshots ---
 
@@ -291,7 +291,7 @@ class MachineFeed:
                 fields = (("bytes", frozen.size), ("bytes_max", MACHINE_SNAPSHOT_BYTES_MAX))
                 self._tracer.emit(TraceEvent("machine-snapshot-too-large", self._where, fields))
                 continue
-            self._errands.write_made_snapshot(
+            self._tasks.write_made_snapshot(
                 due.position,
                 partial(write_frozen_state, due.producers, frozen),
                 partial(self._covers, due.position.next_offset),

@@ -9,7 +9,7 @@ from raftlog_sim.playing.simulation import Run, simulate
 from raftlog_sim.schedules.options import draw_options
 from raftlog_sim.schedules.schedule import step
 
-from raftlog.partition.maintenance import chores
+from raftlog.partition.maintenance import leader_duties
 
 SIZE = "size-keeps-what-it-promises"
 ONE_CLOCK, ALL_CLOCKS = "age-and-a-leaders-clock", "age-and-all-clocks"
@@ -24,7 +24,7 @@ def schedule_of(name, **options):
 @pytest.fixture
 def alone(monkeypatch):
     """A leader that believes its own clock."""
-    monkeypatch.setattr(chores, "most_share", lambda *clocks: True)
+    monkeypatch.setattr(leader_duties, "most_share", lambda *clocks: True)
 
 
 def test_a_record_that_one_clock_deletes_is_found(alone):
@@ -53,17 +53,19 @@ def test_a_log_that_is_cut_below_its_size_is_found(monkeypatch):
     played = simulate(schedule_of(SIZE))
     assert played.failure == ""
     assert played.invariants["kept-by-size"]["checked"] > 2
-    real = chores.log_start_by_size
+    real = leader_duties.log_start_by_size
 
     def too_much(segments, bytes_max, high_watermark):
         return real(segments, bytes_max // 2, high_watermark)
 
-    monkeypatch.setattr(chores, "log_start_by_size", too_much)
+    monkeypatch.setattr(leader_duties, "log_start_by_size", too_much)
     assert simulate(schedule_of(SIZE)).failure_class == "kept-by-size"
 
 
 def test_where_clients_delete_records_size_promises_nothing(monkeypatch):
-    monkeypatch.setattr(chores, "log_start_by_size", lambda segments, bytes_max, watermark: None)
+    monkeypatch.setattr(
+        leader_duties, "log_start_by_size", lambda segments, bytes_max, watermark: None
+    )
     schedule = schedule_of(SIZE)
     trims = [step(at, "trim", partition=0) for at in (1_000, 2_000)]
     played = simulate(schedule.with_steps([*schedule.steps, *trims]))

@@ -52,7 +52,7 @@ class _Delete(NamedTuple):
 
 
 @final
-class LeaderChores:
+class LeaderDuties:
     """The duties of one replica while it leads.
 
     * `check_at`: when `tick` looks at retention and markers next.

@@ -44,7 +44,7 @@ PlaceT = TypeVar("PlaceT")
 
 
 @final
-class Errands:
+class BackgroundTasks:
     """The background tasks of one replica. `damage` is the first damage for which the replica must
     be recovered; None while there is none."""
 

@@ -13,7 +13,7 @@ from raftlog.base.limits import (
 )
 from raftlog.base.trace import NoTracer
 from raftlog.base.units import millis
-from raftlog.partition.errands import Errands
+from raftlog.partition.background_tasks import BackgroundTasks
 from raftlog.partition.maintenance.retention import AgeAsk
 from raftlog.raft.membership import Membership
 from raftlog.raft.output import LogRead, SnapshotRead
@@ -38,143 +38,143 @@ def node():
 
 
 @pytest.fixture
-def errands(node):
+def tasks(node):
     log = SimpleNamespace(
         last_index=9, durable_index=9, segments=(), gaps=(), cold_done=lambda value: None
     )
-    return Errands(log, node, NoTracer(), "g1")
+    return BackgroundTasks(log, node, NoTracer(), "g1")
 
 
-def fail(errands, first, times, error=FAILED):
+def fail(tasks, first, times, error=FAILED):
     for _ in range(times):
-        errands._log_read(LogRead(1, first, 1_000), error, NOW)
+        tasks._log_read(LogRead(1, first, 1_000), error, NOW)
 
 
-def test_a_place_that_cannot_be_read_again_and_again_is_damage(errands, node):
+def test_a_place_that_cannot_be_read_again_and_again_is_damage(tasks, node):
     """Seed 300085 of the simulator: the leader tried for ever, and its follower waited for ever."""
-    fail(errands, 5, LOG_READ_FAILURES_MAX - 1)
-    assert errands.damage is None
-    fail(errands, 5, 1)
-    assert isinstance(errands.damage, CorruptData)
-    assert "entry 5 cannot be read" in str(errands.damage)
+    fail(tasks, 5, LOG_READ_FAILURES_MAX - 1)
+    assert tasks.damage is None
+    fail(tasks, 5, 1)
+    assert isinstance(tasks.damage, CorruptData)
+    assert "entry 5 cannot be read" in str(tasks.damage)
     assert [now for now, _ in node.stepped_down] == [NOW]
     assert len(node.answers) == LOG_READ_FAILURES_MAX, "each read is answered"
 
 
-def test_two_followers_that_fail_in_turns_are_counted_each(errands, node):
+def test_two_followers_that_fail_in_turns_are_counted_each(tasks, node):
     """Each failure at one place forgot those at the other, and both followers waited for ever."""
     for _ in range(LOG_READ_FAILURES_MAX - 1):
-        fail(errands, 5, 1)
-        fail(errands, 6, 1)
-    assert errands.damage is None
-    fail(errands, 6, 1)
-    assert errands.damage is not None
+        fail(tasks, 5, 1)
+        fail(tasks, 6, 1)
+    assert tasks.damage is None
+    fail(tasks, 6, 1)
+    assert tasks.damage is not None
     assert len(node.stepped_down) == 1
 
 
-def test_a_read_that_succeeds_forgets_the_failures_before_it(errands, node):
+def test_a_read_that_succeeds_forgets_the_failures_before_it(tasks, node):
     found = EntriesRead(RaftIndex(5), Chain(1), ())
     for _ in range(3):
-        fail(errands, 5, LOG_READ_FAILURES_MAX - 1)
-        errands._log_read(LogRead(1, RaftIndex(5), 1_000), found, NOW)
-    assert errands.damage is None
+        fail(tasks, 5, LOG_READ_FAILURES_MAX - 1)
+        tasks._log_read(LogRead(1, RaftIndex(5), 1_000), found, NOW)
+    assert tasks.damage is None
     assert node.stepped_down == []
 
 
-def test_places_that_fail_once_are_not_remembered_for_ever(errands):
+def test_places_that_fail_once_are_not_remembered_for_ever(tasks):
     for first in range(LOG_READ_PLACES_MAX * 3):
-        fail(errands, first, 1)
-    assert len(errands._reads_failed) == LOG_READ_PLACES_MAX
-    assert errands.damage is None
+        fail(tasks, first, 1)
+    assert len(tasks._reads_failed) == LOG_READ_PLACES_MAX
+    assert tasks.damage is None
 
 
-def fail_client(errands, what, times, error=FAILED, now=NOW):
+def fail_client(tasks, what, times, error=FAILED, now=NOW):
     for _ in range(times):
-        errands.client_read_done(what, error, now)
+        tasks.client_read_done(what, error, now)
 
 
-def test_what_no_client_can_be_sent_is_left_to_another_leader(errands, node):
+def test_what_no_client_can_be_sent_is_left_to_another_leader(tasks, node):
     """Seed 320110 of the simulator: the leader told consumers of a failed disk for ever. It hands
     over, and calls nothing damage: what it holds besides is good, and it may have to lead again."""
-    fail_client(errands, "segment 3", LOG_READ_FAILURES_MAX - 1)
-    fail_client(errands, "segment 4", 1)
-    errands.client_read_done("segment 3", None, NOW)
-    fail_client(errands, "segment 3", LOG_READ_FAILURES_MAX - 1)
+    fail_client(tasks, "segment 3", LOG_READ_FAILURES_MAX - 1)
+    fail_client(tasks, "segment 4", 1)
+    tasks.client_read_done("segment 3", None, NOW)
+    fail_client(tasks, "segment 3", LOG_READ_FAILURES_MAX - 1)
     assert node.stepped_down == [], "a read that succeeds forgets the failures before it"
-    fail_client(errands, "segment 3", 1)
+    fail_client(tasks, "segment 3", 1)
     assert len(node.stepped_down) == 1
-    assert errands.damage is None
+    assert tasks.damage is None
 
 
-def test_handing_over_for_clients_is_rare(errands, node):
+def test_handing_over_for_clients_is_rare(tasks, node):
     """Where every replica has a bad sector leadership would go round and round."""
-    fail_client(errands, "segment 3", 10 * LOG_READ_FAILURES_MAX)
+    fail_client(tasks, "segment 3", 10 * LOG_READ_FAILURES_MAX)
     assert len(node.stepped_down) == 1
-    fail_client(errands, "segment 3", 1, now=NOW + millis(LOG_READ_HANDOVER_MS))
+    fail_client(tasks, "segment 3", 1, now=NOW + millis(LOG_READ_HANDOVER_MS))
     assert len(node.stepped_down) == 2
 
 
-def test_failures_of_clients_and_followers_are_counted_apart(errands, node):
-    fail(errands, 5, LOG_READ_FAILURES_MAX - 1)
-    fail_client(errands, RaftIndex(5), LOG_READ_FAILURES_MAX - 1)
+def test_failures_of_clients_and_followers_are_counted_apart(tasks, node):
+    fail(tasks, 5, LOG_READ_FAILURES_MAX - 1)
+    fail_client(tasks, RaftIndex(5), LOG_READ_FAILURES_MAX - 1)
     for place in range(3 * LOG_READ_PLACES_MAX):
-        fail_client(errands, f"segment {place}", 1)
-    assert errands.damage is None
+        fail_client(tasks, f"segment {place}", 1)
+    assert tasks.damage is None
     assert node.stepped_down == []
-    fail(errands, 5, 1)
-    assert errands.damage is not None, "clients do not make a follower's failures forgotten"
+    fail(tasks, 5, 1)
+    assert tasks.damage is not None, "clients do not make a follower's failures forgotten"
 
 
-def test_who_alone_has_the_log_goes_on_with_what_can_be_read(errands, node):
+def test_who_alone_has_the_log_goes_on_with_what_can_be_read(tasks, node):
     node.membership = Membership(voters=(ME,))
-    fail_client(errands, "segment 3", 3 * LOG_READ_FAILURES_MAX)
-    assert errands.damage is None
+    fail_client(tasks, "segment 3", 3 * LOG_READ_FAILURES_MAX)
+    assert tasks.damage is None
     assert node.stepped_down == []
 
 
-def test_a_job_that_failed_otherwise_is_no_failure_of_the_disk(errands, node):
-    fail_client(errands, "segment 3", 3 * LOG_READ_FAILURES_MAX, TimeoutError())
+def test_a_job_that_failed_otherwise_is_no_failure_of_the_disk(tasks, node):
+    fail_client(tasks, "segment 3", 3 * LOG_READ_FAILURES_MAX, TimeoutError())
     assert node.stepped_down == []
 
 
-def test_a_wrong_checksum_is_damage_at_once(errands, node):
-    fail(errands, 5, 1, CorruptData("a batch fails its CRC", on="a segment"))
-    assert errands.damage is not None
+def test_a_wrong_checksum_is_damage_at_once(tasks, node):
+    fail(tasks, 5, 1, CorruptData("a batch fails its CRC", on="a segment"))
+    assert tasks.damage is not None
     assert len(node.stepped_down) == 1
 
 
-def fail_snapshot(errands, index, times, value=None):
-    errands._log.snapshot_position = SimpleNamespace(raft_index=RaftIndex(index))
+def fail_snapshot(tasks, index, times, value=None):
+    tasks._log.snapshot_position = SimpleNamespace(raft_index=RaftIndex(index))
     for _ in range(times):
-        errands._snapshot_read(SnapshotRead(1, None), RaftIndex(index), value, NOW)
+        tasks._snapshot_read(SnapshotRead(1, None), RaftIndex(index), value, NOW)
 
 
-def test_a_leader_that_cannot_install_anybody_hands_over_once(errands, node):
+def test_a_leader_that_cannot_install_anybody_hands_over_once(tasks, node):
     """It tried for ever, and the follower waited for ever. What it holds is good, so it may lead
     again should nobody else be able to, and is not asked to step down for the same place again."""
-    fail_snapshot(errands, 5, LOG_READ_FAILURES_MAX - 1, FAILED)
+    fail_snapshot(tasks, 5, LOG_READ_FAILURES_MAX - 1, FAILED)
     assert node.stepped_down == []
-    fail_snapshot(errands, 5, 1)
+    fail_snapshot(tasks, 5, 1)
     assert [why for _, why in node.stepped_down] == ["the state before entry 6 cannot be read"]
-    fail_snapshot(errands, 5, 10)
+    fail_snapshot(tasks, 5, 10)
     assert len(node.stepped_down) == 1
-    assert errands.damage is None
+    assert tasks.damage is None
     assert len(node.snapshots) == LOG_READ_FAILURES_MAX + 10, "each read is answered"
-    fail_snapshot(errands, 7, LOG_READ_FAILURES_MAX)
+    fail_snapshot(tasks, 7, LOG_READ_FAILURES_MAX)
     assert len(node.stepped_down) == 2
 
 
-def test_a_snapshot_that_was_overtaken_is_no_failure(errands, node):
-    errands._log.snapshot_position = SimpleNamespace(raft_index=RaftIndex(9))
+def test_a_snapshot_that_was_overtaken_is_no_failure(tasks, node):
+    tasks._log.snapshot_position = SimpleNamespace(raft_index=RaftIndex(9))
     for _ in range(2 * LOG_READ_FAILURES_MAX):
-        errands._snapshot_read(SnapshotRead(1, None), RaftIndex(5), None, NOW)
+        tasks._snapshot_read(SnapshotRead(1, None), RaftIndex(5), None, NOW)
     assert node.stepped_down == []
 
 
-def run_errands(errands, driver):
+def run_tasks(tasks, driver):
     """Every job of the replica, one after another, until there is none."""
     for _ in range(200):
-        jobs = errands.take_jobs()
+        jobs = tasks.take_jobs()
         if not jobs:
             return
         for job in jobs:
@@ -182,8 +182,8 @@ def run_errands(errands, driver):
                 value = job.function(driver.disk, *job.args)
             except (CorruptData, DiskError) as error:
                 value = error
-            errands.done(job.token, value, NOW)
-    raise AssertionError("the errands never end")
+            tasks.done(job.token, value, NOW)
+    raise AssertionError("the tasks never end")
 
 
 def asked(segment, kept_from_ms=2**62):
@@ -193,29 +193,29 @@ def asked(segment, kept_from_ms=2**62):
 def test_of_a_segment_that_grows_is_learned_what_it_held_when_asked(node):
     """It goes on growing while jobs read it; the question ends all the same."""
     driver, records = segmented()
-    errands = Errands(driver.log, node, NoTracer(), "g1")
+    tasks = BackgroundTasks(driver.log, node, NoTracer(), "g1")
     active = driver.log.segments[-1]
     ask = asked(active)
-    errands.learn_largest(ask)
+    tasks.learn_largest(ask)
     records += append(driver, [90], -1, size=60)
     assert driver.log.segments[-1] is active
-    run_errands(errands, driver)
+    run_tasks(tasks, driver)
     inside = [time for time, offset in records if active.base_offset <= offset < ask.until]
     assert active.seen.largest == max(inside)
     assert active.seen.until >= ask.until
     assert active.largest_now is None, "not of all that it holds now"
-    errands.learn_largest(ask)
-    assert errands.take_jobs() == []
+    tasks.learn_largest(ask)
+    assert tasks.take_jobs() == []
 
 
 def test_one_young_record_ends_the_reading_of_a_segment(node, monkeypatch):
     monkeypatch.setattr(time_jobs, "TIMES_SCAN_BYTES", 1)
     driver, _ = segmented()
-    errands = Errands(driver.log, node, NoTracer(), "g1")
+    tasks = BackgroundTasks(driver.log, node, NoTracer(), "g1")
     segment = driver.log.segments[0]
     assert len(segment.index) > 1
-    errands.learn_largest(asked(segment, kept_from_ms=0))
-    run_errands(errands, driver)
+    tasks.learn_largest(asked(segment, kept_from_ms=0))
+    run_tasks(tasks, driver)
     assert segment.largest_now is None
     assert segment.seen.largest >= 0
 
@@ -223,27 +223,27 @@ def test_one_young_record_ends_the_reading_of_a_segment(node, monkeypatch):
 def test_the_largest_timestamp_of_a_closed_segment_is_computed_in_the_background(node):
     """The way of retention by time, which believes no header."""
     driver, records = segmented()
-    errands = Errands(driver.log, node, NoTracer(), "g1")
+    tasks = BackgroundTasks(driver.log, node, NoTracer(), "g1")
     segment, following = driver.log.segments[:2]
-    errands.learn_largest(asked(segment))
-    errands.learn_largest(asked(segment))
-    run_errands(errands, driver)
+    tasks.learn_largest(asked(segment))
+    tasks.learn_largest(asked(segment))
+    run_tasks(tasks, driver)
     inside = [time for time, offset in records if offset < following.base_offset]
     assert segment.largest_timestamp == max(inside)
     assert following.largest_timestamp is None
-    errands.learn_largest(asked(following))
-    run_errands(errands, driver)
+    tasks.learn_largest(asked(following))
+    run_tasks(tasks, driver)
     assert following.largest_timestamp is not None
 
 
 def test_records_that_rot_before_their_timestamps_are_computed_are_damage(node):
     driver, _ = segmented()
-    errands = Errands(driver.log, node, NoTracer(), "g1")
+    tasks = BackgroundTasks(driver.log, node, NoTracer(), "g1")
     segment = driver.log.segments[0]
     driver.disk.flip_bit(segment.path, segment.end_position - 3)
-    errands.learn_largest(asked(segment))
-    run_errands(errands, driver)
-    assert isinstance(errands.damage, CorruptData)
+    tasks.learn_largest(asked(segment))
+    run_tasks(tasks, driver)
+    assert isinstance(tasks.damage, CorruptData)
     assert segment.largest_timestamp is None
 
 
@@ -251,37 +251,37 @@ def found_in_closed(node, leading, successors):
     """What became of damage in a closed segment of this replica."""
     node.leading, node.successors = leading, successors
     driver, _ = segmented()
-    errands = Errands(driver.log, node, NoTracer(), "g1")
+    tasks = BackgroundTasks(driver.log, node, NoTracer(), "g1")
     segment = driver.log.segments[0]
     driver.disk.flip_bit(segment.path, segment.end_position - 3)
-    errands.found_damage(CorruptData("rot", on=f"{segment.path}, entry 3 at byte 7"), NOW)
-    run_errands(errands, driver)
-    return errands, driver
+    tasks.found_damage(CorruptData("rot", on=f"{segment.path}, entry 3 at byte 7"), NOW)
+    run_tasks(tasks, driver)
+    return tasks, driver
 
 
 @pytest.mark.parametrize(("leading", "successors"), [(False, 0), (True, 2)])
 def test_a_replica_that_others_can_repair_is_given_up(node, leading, successors):
-    errands, driver = found_in_closed(node, leading, successors)
-    assert isinstance(errands.damage, CorruptData)
+    tasks, driver = found_in_closed(node, leading, successors)
+    assert isinstance(tasks.damage, CorruptData)
     assert len(node.stepped_down) == 1
     assert driver.log.gaps == ()
 
 
 @pytest.mark.parametrize(("successors", "handed_over"), [(0, 0), (1, 1)])
 def test_a_leader_without_a_sound_majority_of_others_keeps_its_files(node, successors, handed_over):
-    errands, driver = found_in_closed(node, True, successors)
-    assert errands.damage is None
+    tasks, driver = found_in_closed(node, True, successors)
+    assert tasks.damage is None
     assert len(node.stepped_down) == handed_over
     (gap,) = driver.log.gaps
     assert driver.log.segments[0].base_offset <= gap.first < gap.until
     assert gap.until == driver.log.segments[1].base_offset
-    errands.found_damage(CorruptData("rot", on=driver.log.segments[0].path), NOW)
-    run_errands(errands, driver)
+    tasks.found_damage(CorruptData("rot", on=driver.log.segments[0].path), NOW)
+    run_tasks(tasks, driver)
     assert len(node.stepped_down) == handed_over  # told once
 
 
 def test_a_sole_voter_never_gives_its_files_up(node):
     node.membership = Membership(voters=(ME,))
-    errands, driver = found_in_closed(node, False, 0)
-    assert errands.damage is None
+    tasks, driver = found_in_closed(node, False, 0)
+    assert tasks.damage is None
     assert len(driver.log.gaps) == 1
