@@ -37,15 +37,15 @@ def majority_at_risk() -> None:
 
 def controllers_change_uncommitted() -> None:
     """93b: who votes on the metadata follows what is proposed, not what is committed."""
-    real = controller.wishes.metadata_target
+    real = controller.controller_requests.metadata_target
     propose = controller.Controller._propose
 
     def proposed(self: Any, command: Any, once: Any = None) -> Any:
         applied = propose(self, command, once)
         if isinstance(command, ChangeController):
-            controller.wishes.metadata_target = lambda image: real(self.projected)
+            controller.controller_requests.metadata_target = lambda image: real(self.projected)
             self._move_metadata_group()
-            controller.wishes.metadata_target = real
+            controller.controller_requests.metadata_target = real
         return applied
 
     controller.Controller._propose = proposed  # type: ignore[method-assign]
@@ -57,7 +57,7 @@ def change_dies_with_its_leader() -> None:
 
     def begin(self: Any, term: Any) -> None:
         real(self, term)
-        self._wanted = controller.wishes.metadata_target(self.turn.image)
+        self._wanted = controller.controller_requests.metadata_target(self.turn.image)
 
     controller.Controller._begin = begin  # type: ignore[method-assign]
 
