@@ -39,7 +39,7 @@ from raftlog.broker.control.controller_channel import ControllerChannel
 from raftlog.broker.control.image_waiters import ImageWaiters
 from raftlog.broker.control.metadata_loader import MetadataLoader
 from raftlog.broker.control.metadata_log import MetadataLog
-from raftlog.broker.control.once import OnceWishes
+from raftlog.broker.control.once import OnceRequests
 from raftlog.broker.control.reassignment import Reassignment
 from raftlog.broker.control.registration import Registration
 from raftlog.broker.deadlines import GroupDeadlines
@@ -190,7 +190,7 @@ class Broker:
         )
         self.channel = ControllerChannel(context, self.controller)
         incarnation = int.from_bytes(context.entropy.bytes(8), "big")
-        self.once = OnceWishes(incarnation)
+        self.once = OnceRequests(incarnation)
         self.registration = Registration(context, self.channel, incarnation, self._granted)
         self.reassignment = Reassignment(context, self.channel)
         self.loader = MetadataLoader(

@@ -1,6 +1,6 @@
-"""Where `reset-offsets` puts a group: from a wish like "shift by -100" to an offset a partition.
+"""Where `reset-offsets` puts a group: from a target like "shift by -100" to an offset a partition.
 
-A wish beyond the ends of a partition becomes the nearer end, as in Kafka's tool. The group must
+A target beyond the ends of a partition becomes the nearer end, as in Kafka's tool. The group must
 have no members: they would go on from where they are, and commit over it.
 """
 
@@ -44,7 +44,7 @@ class GroupIsActive(OperatingError):
 
 
 @final
-class Wish(NamedTuple):
+class ResetTarget(NamedTuple):
     """`kind` is earliest, latest, current, offset, shift or time; the last three have a number."""
 
     kind: str
@@ -83,7 +83,7 @@ def before_now(duration_ms: int) -> int:
 
 
 async def plan(
-    client: Client, group: str, wanted: Mapping[str, tuple[int, ...]] | None, wish: Wish
+    client: Client, group: str, wanted: Mapping[str, tuple[int, ...]] | None, target: ResetTarget
 ) -> list[Moved]:
     """The effect of a reset, for the named topics or for all for which the group has offsets."""
     committed = await _committed_of_an_inactive(client, group)
@@ -94,21 +94,23 @@ async def plan(
         )
     starts = await offsets_at(client, places, EARLIEST)
     ends = await offsets_at(client, places, LATEST)
-    times = await offsets_at(client, places, wish.number) if wish.kind == "time" else {}
+    times = await offsets_at(client, places, target.number) if target.kind == "time" else {}
     moved: list[Moved] = []
     for place in places:
         if place not in starts or place not in ends:
             continue  # its topic was deleted
         before = committed[place].offset if place in committed else None
-        after = _after(wish, before, starts[place], ends[place], times.get(place, -1))
+        after = _after(target, before, starts[place], ends[place], times.get(place, -1))
         if after is not None:
             moved.append(Moved(place, before, after))
     return moved
 
 
-def _after(wish: Wish, before: int | None, start: int, end: int, at_time: int) -> int | None:
+def _after(
+    target: ResetTarget, before: int | None, start: int, end: int, at_time: int
+) -> int | None:
     """None leaves a partition as it is: there is nothing to shift."""
-    match wish.kind:
+    match target.kind:
         case "earliest":
             return start
         case "latest":
@@ -118,8 +120,8 @@ def _after(wish: Wish, before: int | None, start: int, end: int, at_time: int) -
         case "current":
             return end if before is None else before
         case "shift":
-            return None if before is None else max(start, min(before + wish.number, end))
-    return max(start, min(wish.number, end))
+            return None if before is None else max(start, min(before + target.number, end))
+    return max(start, min(target.number, end))
 
 
 async def _committed_of_an_inactive(

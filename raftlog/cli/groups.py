@@ -11,7 +11,7 @@ from raftlog.base.errors import RaftlogError
 from raftlog.cli.connect import with_client
 from raftlog.cli.group_reset import (
     Moved,
-    Wish,
+    ResetTarget,
     before_now,
     execute,
     parse_datetime,
@@ -162,13 +162,13 @@ def reset_command(group: str, bootstrap: str, form: str, **flags: Any) -> None:
     Without --execute nothing is changed. An offset beyond the ends of a partition becomes the
     nearer end.
     """
-    wish = _wish(flags)
+    target = _target(flags)
     if bool(flags["topics"]) == flags["all_topics"]:
         raise click.UsageError("give --topic or --all-topics, and not both")
     wanted = None if flags["all_topics"] else _places(flags["topics"])
 
     async def work(client: Client) -> list[Moved]:
-        moved = await plan(client, group, wanted, wish)
+        moved = await plan(client, group, wanted, target)
         if flags["execute_it"]:
             await execute(client, group, moved)
         return moved
@@ -191,31 +191,31 @@ def reset_command(group: str, bootstrap: str, form: str, **flags: Any) -> None:
         print("nothing was changed: --execute does it")
 
 
-def _wish(flags: dict[str, Any]) -> Wish:
-    """The one wish among the flags; `UsageError` for none, several or a bad one."""
+def _target(flags: dict[str, Any]) -> ResetTarget:
+    """The one target among the flags; `UsageError` for none, several or a bad one."""
     try:
-        wishes = wishes_of(flags)
+        targets = targets_of(flags)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    if len(wishes) != 1:
+    if len(targets) != 1:
         raise click.UsageError(
             "give one of --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, "
             "--to-datetime and --by-duration"
         )
-    return wishes[0]
+    return targets[0]
 
 
-def wishes_of(flags: dict[str, Any]) -> list[Wish]:
-    """All wishes among the flags. `ValueError` for a time that is none."""
-    found = [Wish(kind) for kind in ("earliest", "latest", "current") if flags[f"to_{kind}"]]
+def targets_of(flags: dict[str, Any]) -> list[ResetTarget]:
+    """All targets among the flags. `ValueError` for a time that is none."""
+    found = [ResetTarget(kind) for kind in ("earliest", "latest", "current") if flags[f"to_{kind}"]]
     if flags["to_offset"] is not None:
-        found.append(Wish("offset", flags["to_offset"]))
+        found.append(ResetTarget("offset", flags["to_offset"]))
     if flags["shift_by"] is not None:
-        found.append(Wish("shift", flags["shift_by"]))
+        found.append(ResetTarget("shift", flags["shift_by"]))
     if flags["to_datetime"] is not None:
-        found.append(Wish("time", parse_datetime(flags["to_datetime"])))
+        found.append(ResetTarget("time", parse_datetime(flags["to_datetime"])))
     if flags["by_duration"] is not None:
-        found.append(Wish("time", before_now(parse_duration(flags["by_duration"]))))
+        found.append(ResetTarget("time", before_now(parse_duration(flags["by_duration"]))))
     return found
 
 

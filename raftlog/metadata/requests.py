@@ -4,7 +4,7 @@
     answer body:  refusal u16 (0: none), message, version u64, value u64, optional grant
 
 A broker repeats a request whose answer was lost. A request that must not be performed twice goes
-inside of a `OnceWish`, which numbers it. `version` in an answer is the version of an image that
+inside of a `OnceRequest`, which numbers it. `version` in an answer is the version of an image that
 shows the change; the broker waits until its own image has reached it.
 """
 
@@ -50,7 +50,7 @@ class SubmitCommand:
 
 @final
 @attrs.frozen(kw_only=True)
-class CreateTopicWish:
+class NewTopicRequest:
     """A topic, placed by the controller: `count` partitions of `factor` replicas, or the nodes of
     each partition in `nodes` (then `count` and `factor` are 0)."""
 
@@ -66,7 +66,7 @@ class CreateTopicWish:
 
 @final
 @attrs.frozen(kw_only=True)
-class GrowTopicWish:
+class GrowTopicRequest:
     """`count` partitions in all; `nodes` of each new one, or empty to have them placed."""
 
     topic_id: TopicId
@@ -77,7 +77,7 @@ class GrowTopicWish:
 
 @final
 @attrs.frozen(kw_only=True)
-class ReassignWish:
+class ReassignRequest:
     """Move one partition to these nodes, the preferred leader first; no nodes: cancel, which makes
     the last reported membership the target. `same_factor`: refuse another number of nodes than the
     partition has."""
@@ -128,7 +128,7 @@ class ShownEverywhere:
 
 @final
 @attrs.frozen(kw_only=True)
-class AlterTopicWish:
+class AlterTopicRequest:
     """Change settings of a topic. `replace`: those that no change names go back to their
     defaults."""
 
@@ -140,7 +140,7 @@ class AlterTopicWish:
 
 @final
 @attrs.frozen(kw_only=True)
-class AlterBrokerWish:
+class AlterBrokerRequest:
     """Change settings of one broker, or of every one. `replace`: those that no change names go
     away."""
 
@@ -152,7 +152,7 @@ class AlterBrokerWish:
 
 @final
 @attrs.frozen(kw_only=True)
-class PreferWish:
+class PreferLeaderRequest:
     """Hand a partition to its preferred leader: its target is set once more as it is, which tells
     the leader to do so now."""
 
@@ -168,44 +168,44 @@ class DescribeQuorum:
 
 Performable = (
     SubmitCommand
-    | CreateTopicWish
-    | GrowTopicWish
-    | ReassignWish
-    | AlterTopicWish
-    | PreferWish
-    | AlterBrokerWish
+    | NewTopicRequest
+    | GrowTopicRequest
+    | ReassignRequest
+    | AlterTopicRequest
+    | PreferLeaderRequest
+    | AlterBrokerRequest
 )
 """The requests that one command performs."""
 
 
 @final
 @attrs.frozen(kw_only=True)
-class OnceWish:
-    """Perform `wish` once, however often this comes; the numbers are those of `performed.OnceId`,
-    the node is the sender. `again`: an earlier try may still be on its way, and must do nothing
-    when this one is refused."""
+class OnceRequest:
+    """Perform `request` once, however often this comes. The numbers are those of
+    `performed.OnceId`, the node is the sender. `again`: an earlier try may still be on its way, and
+    must do nothing when this one is refused."""
 
     incarnation: int
     number: int
     settled: int
     again: bool
-    wish: Performable
+    request: Performable
 
 
-Wish = (
+RequestBody = (
     SubmitCommand
-    | CreateTopicWish
-    | GrowTopicWish
-    | ReassignWish
-    | AlterTopicWish
-    | PreferWish
-    | AlterBrokerWish
+    | NewTopicRequest
+    | GrowTopicRequest
+    | ReassignRequest
+    | AlterTopicRequest
+    | PreferLeaderRequest
+    | AlterBrokerRequest
     | DescribeQuorum
     | c.RegisterBroker
     | Heartbeat
     | Reports
     | CurrentVersion
-    | OnceWish
+    | OnceRequest
     | ShownEverywhere
 )
 
@@ -246,14 +246,14 @@ _COMMAND: Final = f.Field(
 _ONCE_TAGS: Final = (1, 2, 3, 4, 11, 12, 14)
 
 
-def _read_once(reader: Reader) -> Wish:
+def _read_once(reader: Reader) -> RequestBody:
     body = reader.take(reader.remaining())
     if not body or body[0] not in _ONCE_TAGS:
         raise reader.fail("a request that is not for once")
-    return decode_wish(body)
+    return decode_body(body)
 
 
-_ONCE: Final = f.Field(lambda writer, wish: writer.raw(encode_wish(wish)), _read_once, 1)
+_ONCE: Final = f.Field(lambda writer, request: writer.raw(encode_body(request)), _read_once, 1)
 _NODES: Final = f.many(f.NODE, REPLICATION_FACTOR_MAX)
 _NODES_OF_EACH: Final = f.many(_NODES, PARTITIONS_PER_TOPIC_MAX)
 _REPORT: Final = f.record(c.ReportMembership, (("group", f.U64), *REPORTED_FIELDS))
@@ -261,7 +261,7 @@ _REPORT: Final = f.record(c.ReportMembership, (("group", f.U64), *REPORTED_FIELD
 _TABLE: Final[dict[int, tuple[type[Any], f.Fields]]] = {
     1: (SubmitCommand, (("command", _COMMAND),)),
     2: (
-        CreateTopicWish,
+        NewTopicRequest,
         (
             ("topic_id", f.TOPIC),
             ("name", f.text(4 * TOPIC_NAME_CHARS_MAX)),
@@ -274,7 +274,7 @@ _TABLE: Final[dict[int, tuple[type[Any], f.Fields]]] = {
         ),
     ),
     3: (
-        GrowTopicWish,
+        GrowTopicRequest,
         (
             ("topic_id", f.TOPIC),
             ("count", f.U32),
@@ -283,7 +283,7 @@ _TABLE: Final[dict[int, tuple[type[Any], f.Fields]]] = {
         ),
     ),
     4: (
-        ReassignWish,
+        ReassignRequest,
         (
             ("topic_id", f.TOPIC),
             ("partition", f.U32),
@@ -305,18 +305,18 @@ _TABLE: Final[dict[int, tuple[type[Any], f.Fields]]] = {
     7: (Reports, (("reports", f.many(_REPORT, REMOVALS_MAX)),)),
     8: (CurrentVersion, ()),
     9: (
-        OnceWish,
+        OnceRequest,
         (
             ("incarnation", f.U64),
             ("number", f.U64),
             ("settled", f.U64),
             ("again", f.FLAG),
-            ("wish", _ONCE),
+            ("request", _ONCE),
         ),
     ),
     10: (ShownEverywhere, (("version", f.U64), ("wait_ns", f.U64))),
     11: (
-        AlterTopicWish,
+        AlterTopicRequest,
         (
             ("topic_id", f.TOPIC),
             ("changes", CHANGES),
@@ -324,10 +324,10 @@ _TABLE: Final[dict[int, tuple[type[Any], f.Fields]]] = {
             ("validate_only", f.FLAG),
         ),
     ),
-    12: (PreferWish, (("topic_id", f.TOPIC), ("partition", f.U32))),
+    12: (PreferLeaderRequest, (("topic_id", f.TOPIC), ("partition", f.U32))),
     13: (DescribeQuorum, ()),
     14: (
-        AlterBrokerWish,
+        AlterBrokerRequest,
         (
             ("owner", OWNER),
             ("changes", CHANGES),
@@ -349,15 +349,15 @@ _GRANT: Final = f.record(
 )
 
 
-def encode_wish(wish: Wish) -> bytes:
+def encode_body(request: RequestBody) -> bytes:
     """The body of a request."""
-    tag = _TAGS[type(wish)]
+    tag = _TAGS[type(request)]
     writer = Writer().u8(tag)
-    f.write_fields(writer, wish, _TABLE[tag][1])
+    f.write_fields(writer, request, _TABLE[tag][1])
     return writer.bytes()
 
 
-def decode_wish(body: Buffer) -> Wish:
+def decode_body(body: Buffer) -> RequestBody:
     """The reverse; ProtocolError for anything else (FutureFormat for a command of a later
     release)."""
     reader = Reader(body, ProtocolError, _ON)
@@ -365,9 +365,9 @@ def decode_wish(body: Buffer) -> Wish:
     if tag not in _TABLE:
         raise reader.fail(f"request of unknown tag {tag}")
     made_by, fields = _TABLE[tag]
-    wish: Wish = made_by(**f.read_fields(reader, fields))
+    request: RequestBody = made_by(**f.read_fields(reader, fields))
     reader.end()
-    return wish
+    return request
 
 
 def encode_answer(answer: Answer) -> bytes:

@@ -13,7 +13,7 @@ from raftlog.broker.replicas.partition_manager import PartitionManager
 from raftlog.broker.replicas.replica_deletions import ReplicaDeletions
 from raftlog.metadata.broker_image import Removal
 from raftlog.metadata.delta import Retarget
-from raftlog.metadata.requests import Answer, OnceWish
+from raftlog.metadata.requests import Answer, OnceRequest
 from raftlog.metadata.topic_image import PartitionImage
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft import following
@@ -27,24 +27,24 @@ from raftlog.storage.replica import Registration
 def performed_again() -> None:
     """37: the controller performs what it is asked, whether or not it was performed before."""
 
-    def serve(self: Controller, sender: NodeId, wish: OnceWish) -> Answer:
-        return self._serve_submit(sender, wish.wish)
+    def serve(self: Controller, sender: NodeId, request: OnceRequest) -> Answer:
+        return self._serve_submit(sender, request.request)
 
     table: dict[type[Any], Any] = controller._SERVE
-    table[OnceWish] = serve
+    table[OnceRequest] = serve
 
 
 def performed_for_nothing() -> None:
     """37b: who asks again for producer ids is told that it has them, and not which."""
 
-    def serve(self: Controller, sender: NodeId, wish: OnceWish) -> Answer:
+    def serve(self: Controller, sender: NodeId, request: OnceRequest) -> Answer:
         before = self.projected
-        answer = serve_once(self, sender, wish)
+        answer = serve_once(self, sender, request)
         return answer if self.projected is not before else attrs.evolve(answer, value=0)
 
     table: dict[type[Any], Any] = controller._SERVE
-    serve_once = table[OnceWish]
-    table[OnceWish] = serve
+    serve_once = table[OnceRequest]
+    table[OnceRequest] = serve
 
 
 def answers_of_the_deposed() -> None:

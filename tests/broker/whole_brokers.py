@@ -59,13 +59,13 @@ def wait_settled(world, name, limit=30.0):
     world.wait(lambda: settled(world, name), limit, f"{name} settled")
 
 
-def ask_controller(world, wish, at=None, limit=20.0):
+def ask_controller(world, request, at=None, limit=20.0):
     """What a handler of some broker would ask; the controller's reply."""
     node = world.world.nodes[at] if at else world.world.running()[0]
     replies = []
     context = node.broker.context
     deadline = context.now + seconds(limit)
-    body = r.encode_wish(wish)
+    body = r.encode_body(request)
     context.controller.ask(ControllerKind.PROPOSE, body, deadline, replies.append)
     node._turn_soon(node.live)
     world.wait(lambda: bool(replies), limit + 1, "an answer of the controller")
@@ -76,7 +76,7 @@ def registration_of(broker):
     """How this boot presents itself to a controller, as bytes."""
     context = broker.context
     config = context.config
-    return r.encode_wish(
+    return r.encode_body(
         c.RegisterBroker(
             node=config.node,
             directory=context.directory,

@@ -158,7 +158,7 @@ def test_reset_is_shown_first_and_done_on_demand(run, cluster):
 
 
 @pytest.mark.parametrize(
-    ("wish", "after"),
+    ("target", "after"),
     [
         (["--to-earliest"], 0),
         (["--to-latest"], 6),
@@ -171,8 +171,8 @@ def test_reset_is_shown_first_and_done_on_demand(run, cluster):
         (["--by-duration", "P1DT2H"], 6),
     ],
 )
-def test_every_wish_of_a_reset(run, wish, after):
-    done = run("groups", "reset-offsets", "g", "--all-topics", *wish, "--format", "json")
+def test_every_target_of_a_reset(run, target, after):
+    done = run("groups", "reset-offsets", "g", "--all-topics", *target, "--format", "json")
     assert done.json["executed"] is False
     assert done.json["offsets"] == [{"topic": "t", "partition": 0, "before": 2, "after": after}]
 

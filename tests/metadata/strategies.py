@@ -108,7 +108,7 @@ node_lists = st.lists(nodes, max_size=5).map(tuple)
 performable = st.one_of(
     st.builds(r.SubmitCommand, command=commands),
     st.builds(
-        r.CreateTopicWish,
+        r.NewTopicRequest,
         topic_id=ids,
         name=texts,
         internal=st.booleans(),
@@ -119,14 +119,14 @@ performable = st.one_of(
         validate_only=st.booleans(),
     ),
     st.builds(
-        r.GrowTopicWish,
+        r.GrowTopicRequest,
         topic_id=ids,
         count=u32,
         nodes=st.lists(node_lists, max_size=2).map(tuple),
         validate_only=st.booleans(),
     ),
     st.builds(
-        r.AlterTopicWish,
+        r.AlterTopicRequest,
         topic_id=ids,
         changes=st.lists(
             st.builds(ConfigChange, st.sampled_from(Operation), texts, texts), max_size=3
@@ -135,7 +135,7 @@ performable = st.one_of(
         validate_only=st.booleans(),
     ),
     st.builds(
-        r.AlterBrokerWish,
+        r.AlterBrokerRequest,
         owner=owners,
         changes=st.lists(
             st.builds(ConfigChange, st.sampled_from(Operation), texts, texts), max_size=3
@@ -143,15 +143,20 @@ performable = st.one_of(
         replace=st.booleans(),
         validate_only=st.booleans(),
     ),
-    st.builds(r.PreferWish, topic_id=ids, partition=u32),
+    st.builds(r.PreferLeaderRequest, topic_id=ids, partition=u32),
     st.builds(
-        r.ReassignWish, topic_id=ids, partition=u32, nodes=node_lists, same_factor=st.booleans()
+        r.ReassignRequest, topic_id=ids, partition=u32, nodes=node_lists, same_factor=st.booleans()
     ),
 )
-wishes = st.one_of(
+requests = st.one_of(
     performable,
     st.builds(
-        r.OnceWish, incarnation=u64, number=u64, settled=u64, again=st.booleans(), wish=performable
+        r.OnceRequest,
+        incarnation=u64,
+        number=u64,
+        settled=u64,
+        again=st.booleans(),
+        request=performable,
     ),
     registrations,
     st.builds(r.DescribeQuorum),

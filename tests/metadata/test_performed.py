@@ -221,6 +221,6 @@ def test_a_request_within_a_request_is_refused_before_it_is_read():
     """Nested as deep as a body is long, they would exhaust the stack."""
     nested = b"\x09" + bytes(25)
     with pytest.raises(ProtocolError, match="not for once"):
-        r.decode_wish(nested * 100_000)
+        r.decode_body(nested * 100_000)
     with pytest.raises(ProtocolError, match="not for once"):
-        r.decode_wish(nested + r.encode_wish(r.CurrentVersion()))
+        r.decode_body(nested + r.encode_body(r.CurrentVersion()))

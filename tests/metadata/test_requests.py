@@ -11,11 +11,11 @@ from raftlog.metadata.requests import (
     Answer,
     Grant,
     decode_answer,
-    decode_wish,
+    decode_body,
     encode_answer,
-    encode_wish,
+    encode_body,
 )
-from tests.metadata.strategies import ids, replica_sets, replicas, texts, u64, wishes
+from tests.metadata.strategies import ids, replica_sets, replicas, requests, texts, u64
 
 grants = st.builds(
     Grant, cluster_id=ids, epoch=u64, metadata_replica=replicas, founders=replica_sets
@@ -30,9 +30,9 @@ answers = st.builds(
 )
 
 
-@given(wishes)
-def test_what_was_asked_is_read(wish):
-    assert decode_wish(encode_wish(wish)) == wish
+@given(requests)
+def test_what_was_asked_is_read(request):
+    assert decode_body(encode_body(request)) == request
 
 
 @given(answers)
@@ -40,12 +40,12 @@ def test_what_was_answered_is_read(answer):
     assert decode_answer(encode_answer(answer)) == answer
 
 
-@given(wishes, st.data())
-def test_a_cut_request_is_refused(wish, data):
-    whole = encode_wish(wish)
+@given(requests, st.data())
+def test_a_cut_request_is_refused(request, data):
+    whole = encode_body(request)
     size = data.draw(st.integers(0, len(whole) - 1))
     with pytest.raises(ProtocolError):
-        decode_wish(whole[:size])
+        decode_body(whole[:size])
 
 
 @given(answers, st.data())
@@ -58,23 +58,23 @@ def test_a_cut_answer_is_refused(answer, data):
 
 @given(st.integers(0, 255), st.binary(max_size=200))
 def test_noise_gives_a_value_or_a_named_error(tag, noise):
-    for decode in (decode_wish, decode_answer):
+    for decode in (decode_body, decode_answer):
         try:
             decode(bytes([tag]) + noise)
         except (ProtocolError, FutureFormat):
             continue
 
 
-@given(wishes)
-def test_a_byte_too_many_is_refused(wish):
+@given(requests)
+def test_a_byte_too_many_is_refused(request):
     with pytest.raises((ProtocolError, FutureFormat)):
-        decode_wish(encode_wish(wish) + b"\0")
+        decode_body(encode_body(request) + b"\0")
 
 
 def test_unknown_tags_and_refusals_are_refused():
     for body in (b"", b"\0", b"\x63"):
         with pytest.raises(ProtocolError):
-            decode_wish(body)
+            decode_body(body)
     with pytest.raises(ProtocolError, match="unknown refusal 999"):
         decode_answer((999).to_bytes(2, "big") + bytes(21))
 

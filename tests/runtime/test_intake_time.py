@@ -385,8 +385,8 @@ async def test_looks_are_not_put_off_by_who_is_woken(autojump_clock: MockClock):
         for _ in range(6):
             assert not holder.evicted
             await trio.sleep(0.45)
-            for wish in intake._waiting.values():
-                wish.woken.set()
+            for waiter in intake._waiting.values():
+                waiter.woken.set()
         await trio.sleep(0.1)
         assert holder.evicted
         nursery.cancel_scope.cancel()

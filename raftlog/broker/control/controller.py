@@ -9,7 +9,7 @@ leadership is lost, all that wait are told to ask again.
 
 Laws:
 
-1. A wish becomes at most one command; refusals are judged by the same `apply` that every replica
+1. A request becomes at most one command; refusals are judged by the same `apply` that every replica
    runs.
 2. Who speaks is known from the link. A broker speaks of its own boots, replicas and files only.
 3. Nothing is answered from the projection before what it rests on is committed.
@@ -65,7 +65,7 @@ _REPEATED: Final = (r.Heartbeat, r.Reports)
 """Law 4 does not speak of them: brokers repeat them, and go by the image and not by the answer."""
 
 _OF_BROKERS: Final = (c.RegisterBroker, r.Reports)
-"""They have places that wishes of clients cannot take: an unregistered broker takes no part."""
+"""They have places that requests of clients cannot take: an unregistered broker takes no part."""
 
 
 @final
@@ -272,22 +272,22 @@ class Controller:
             self._redirect(call)
             return
         try:
-            wish = r.decode_wish(call.body)
+            request = r.decode_body(call.body)
         except ProtocolError as error:
             self._reply(call, self._refusal(Refusal.MALFORMED, str(error)))
             return
         except FutureFormat as error:
             self._reply(call, self._refusal(Refusal.FEATURE_UNSUPPORTED, str(error)))
             return
-        if self._is_full(type(wish)):
+        if self._is_full(type(request)):
             self._reply(call, self._refusal(Refusal.BUSY, "too many calls are waiting"))
             return
-        if isinstance(wish, r.ShownEverywhere):  # law 4: what brokers said of images stays true
-            self._version_waits.wait(call, wish)
+        if isinstance(request, r.ShownEverywhere):  # law 4: what brokers said of images stays true
+            self._version_waits.wait(call, request)
             return
         proposed = self._serial
-        answer = _SERVE[type(wish)](self, call.sender, wish)
-        if self._serial != proposed or type(wish) in _REPEATED:
+        answer = _SERVE[type(request)](self, call.sender, request)
+        if self._serial != proposed or type(request) in _REPEATED:
             self._answer(call, answer, self._serial)
         else:
             self._confirm(call, answer, self._serial)
@@ -351,17 +351,20 @@ class Controller:
         )
 
     def _serve_submit(
-        self, sender: NodeId, wish: r.Performable, once: OnceId | None = None
+        self, sender: NodeId, request: r.Performable, once: OnceId | None = None
     ) -> r.Answer:
-        command = controller_requests.command_of(self.projected, sender, wish)
+        command = controller_requests.command_of(self.projected, sender, request)
         if command is None:
             return r.Answer(refusal=None, message="", version=self.projected.version)
-        validate_only = getattr(wish, "validate_only", False)
+        validate_only = getattr(request, "validate_only", False)
         return self._submit(command, once=once, validate_only=validate_only)
 
-    def _serve_once(self, sender: NodeId, wish: r.OnceWish) -> r.Answer:
+    def _serve_once(self, sender: NodeId, request: r.OnceRequest) -> r.Answer:
         once = OnceId(
-            node=sender, incarnation=wish.incarnation, number=wish.number, settled=wish.settled
+            node=sender,
+            incarnation=request.incarnation,
+            number=request.number,
+            settled=request.settled,
         )
         done = done_before(self.projected, once)
         if done is not None:
@@ -373,27 +376,27 @@ class Controller:
         problem = once_problem(self.projected, once)
         if problem is not None:
             return self._refusal(*problem)
-        answer = self._serve_submit(sender, wish.wish, once)
-        if wish.again and done_before(self.projected, once) is None:
+        answer = self._serve_submit(sender, request.request, once)
+        if request.again and done_before(self.projected, once) is None:
             # Nothing was done; a first try that is still on its way must do nothing either.
             probe("request-closed")
             self._propose(c.CloseRequest(refusal=answer.refusal), once)
         return answer
 
-    def _serve_version(self, sender: NodeId, wish: r.CurrentVersion) -> r.Answer:
+    def _serve_version(self, sender: NodeId, request: r.CurrentVersion) -> r.Answer:
         return r.Answer(refusal=None, message="", version=self.projected.version)
 
-    def _serve_register(self, sender: NodeId, wish: c.RegisterBroker) -> r.Answer:
-        if not self._is_sender(sender, wish.node, wish.directory, wish.boot):
-            return self._refusal(Refusal.MALFORMED, f"broker {sender} registers as {wish.node}")
-        answer = self._submit(wish)
+    def _serve_register(self, sender: NodeId, request: c.RegisterBroker) -> r.Answer:
+        if not self._is_sender(sender, request.node, request.directory, request.boot):
+            return self._refusal(Refusal.MALFORMED, f"broker {sender} registers as {request.node}")
+        answer = self._submit(request)
         if answer.refusal is Refusal.ROLLED_BACK:
             probe("rolled-back-directory-condemned")
-            self._propose(c.CondemnDirectory(node=wish.node, directory=wish.directory))
+            self._propose(c.CondemnDirectory(node=request.node, directory=request.directory))
         if answer.refusal is not None:
             return answer
-        self.sessions.registered(wish.node, self.turn.now)
-        broker = self.projected.brokers[wish.node]
+        self.sessions.registered(request.node, self.turn.now)
+        broker = self.projected.brokers[request.node]
         assert self.projected.cluster_id is not None
         grant = r.Grant(
             cluster_id=self.projected.cluster_id,
@@ -420,10 +423,10 @@ class Controller:
             self._propose(c.UnfenceBroker(node=beat.node, epoch=broker.epoch))
         return r.Answer(refusal=None, message="", version=self.projected.version)
 
-    def _serve_reports(self, sender: NodeId, wish: r.Reports) -> r.Answer:
+    def _serve_reports(self, sender: NodeId, request: r.Reports) -> r.Answer:
         """Each report by itself; one that is not newer, or of a group that is gone, is nobody's
         fault: the reporter sees in the image what became of it."""
-        for report in wish.reports:
+        for report in request.reports:
             if report.leader is not None and report.leader.node != sender:
                 what = f"broker {sender} reports for {report.leader}"
                 return self._refusal(Refusal.MALFORMED, what)
@@ -431,7 +434,7 @@ class Controller:
                 self.turn.count("reports_refused")
         return r.Answer(refusal=None, message="", version=self.projected.version)
 
-    def _serve_quorum(self, _sender: NodeId, _wish: r.DescribeQuorum) -> r.Answer:
+    def _serve_quorum(self, _sender: NodeId, _request: r.DescribeQuorum) -> r.Answer:
         return quorum_answer(self.turn, self.projected.version)
 
     def _is_sender(
@@ -451,7 +454,7 @@ class Controller:
 
 _SERVE: Final[dict[type[Any], Callable[[Controller, NodeId, Any], r.Answer]]] = {
     **dict.fromkeys(get_args(r.Performable), Controller._serve_submit),
-    r.OnceWish: Controller._serve_once,
+    r.OnceRequest: Controller._serve_once,
     r.CurrentVersion: Controller._serve_version,
     r.DescribeQuorum: Controller._serve_quorum,
     c.RegisterBroker: Controller._serve_register,

@@ -1,7 +1,7 @@
-"""Several wishes to the controller, one answer to the client.
+"""Several requests to the controller, one answer to the client.
 
-Each wish is asked on its own; when all have an outcome, and this broker's own image shows what was
-done, `then` is called once with the outcomes in the order of asking.
+Each request is asked on its own. When all have an outcome, and this broker's own image shows what
+was done, `then` is called once with the outcomes in the order of asking.
 """
 
 from collections.abc import Callable
@@ -15,16 +15,16 @@ from raftlog.base.probes import probe
 from raftlog.base.units import Instant
 from raftlog.broker.control.controller_channel import ControllerChannel
 from raftlog.broker.control.image_waiters import ImageWaiters
-from raftlog.broker.control.once import OnceWishes
+from raftlog.broker.control.once import OnceRequests
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply
 from raftlog.broker.turn import Turn
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.metadata.requests import (
     CurrentVersion,
-    OnceWish,
+    OnceRequest,
     Performable,
     decode_answer,
-    encode_wish,
+    encode_body,
 )
 
 
@@ -40,18 +40,18 @@ class Outcome(NamedTuple):
 @final
 @attrs.define(eq=False)
 class ControllerCalls:
-    """Add wishes or ready outcomes, then `begin`."""
+    """Add requests or ready outcomes, then `begin`."""
 
     client: "ControllerClient"
     deadline: Instant
     then: Callable[[list[Outcome]], None]
     outcomes: list[Outcome | None] = attrs.Factory(list)
-    _wishes: list[tuple[int, Performable]] = attrs.Factory(list)
+    _requests: list[tuple[int, Performable]] = attrs.Factory(list)
     _open: int = 0
 
-    def wish(self, wish: Performable) -> None:
+    def add(self, request: Performable) -> None:
         """The next outcome is the controller's, which performs this at most once."""
-        self._wishes.append((len(self.outcomes), wish))
+        self._requests.append((len(self.outcomes), request))
         self.outcomes.append(None)
 
     def known(self, error: int, message: str = "") -> None:
@@ -64,23 +64,23 @@ class ControllerCalls:
 
     def begin(self) -> None:
         """Ask. `then` may be called before this returns, when there was nothing to ask."""
-        self._open = len(self._wishes)
-        for place, wish in self._wishes:
-            once = self.client.once.begin(wish)
+        self._open = len(self._requests)
+        for place, request in self._requests:
+            once = self.client.once.begin(request)
             self.client.ask(
                 ControllerKind.PROPOSE,
-                encode_wish(once),
+                encode_body(once),
                 self.deadline,
                 partial(self._replied, place, once),
                 partial(self._again, once),
             )
-        if not self._wishes:
+        if not self._requests:
             self._finish()
 
-    def _again(self, once: OnceWish) -> bytes:
-        return encode_wish(self.client.once.again(once))
+    def _again(self, once: OnceRequest) -> bytes:
+        return encode_body(self.client.once.again(once))
 
-    def _replied(self, place: int, once: OnceWish, reply: ControllerReply) -> None:
+    def _replied(self, place: int, once: OnceRequest, reply: ControllerReply) -> None:
         self.client.once.end(once)
         self.outcomes[place] = _outcome(reply)
         self._open -= 1
@@ -110,7 +110,7 @@ class ControllerClient:
 
     turn: Turn
     channel: ControllerChannel
-    once: OnceWishes
+    once: OnceRequests
     waiters: ImageWaiters
 
     def ask(
@@ -130,7 +130,7 @@ class ControllerClient:
         this call; `then(False)` when that is not to be had by the deadline. An image may be behind:
         that of a broker that has just booted is empty."""
         told = partial(self._version_told, deadline, then)
-        self.ask(ControllerKind.PROPOSE, encode_wish(CurrentVersion()), deadline, told)
+        self.ask(ControllerKind.PROPOSE, encode_body(CurrentVersion()), deadline, told)
 
     def _version_told(
         self, deadline: Instant, then: Callable[[bool], None], reply: ControllerReply

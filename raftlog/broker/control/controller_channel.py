@@ -4,7 +4,7 @@ An ask is tried at the controller that this node believes in: itself, the leader
 replica of the metadata group, the node that the last refusal named, or else the configured
 controllers in turn. A refusal (error 41; 7 when it is busy), a broken link or silence leads to
 another try; at the deadline the asker hears error 7, outcome unknown. What must not be performed
-twice goes inside of a `OnceWish`, numbered by `once`.
+twice goes inside of a `OnceRequest`, numbered by `once`.
 
 A try that went unanswered may still be on its way, over a link that is slow and not broken, and may
 arrive when its receiver is the controller again. So later tries say that they are not the first,

@@ -1,7 +1,7 @@
-"""What the controller makes of a wish: one command, or the reason why not. Pure.
+"""What the controller makes of a request: one command, or the reason why not. Pure.
 
-A wish is judged against the image that will be when everything proposed so far is committed. What
-was wished before and is so already is no refusal: an asker whose answer was lost asks again.
+A request is judged against the image that will be when everything proposed so far is committed. A
+request that is fulfilled already is not refused: an asker whose answer was lost asks again.
 """
 
 from collections.abc import Iterable
@@ -15,13 +15,13 @@ from raftlog.metadata import commands as c
 from raftlog.metadata.image import ClusterImage
 from raftlog.metadata.refusals import Refusal
 from raftlog.metadata.requests import (
-    AlterBrokerWish,
-    AlterTopicWish,
-    CreateTopicWish,
-    GrowTopicWish,
+    AlterBrokerRequest,
+    AlterTopicRequest,
+    GrowTopicRequest,
+    NewTopicRequest,
     Performable,
-    PreferWish,
-    ReassignWish,
+    PreferLeaderRequest,
+    ReassignRequest,
 )
 from raftlog.metadata.rules.placement import place_partitions
 from raftlog.metadata.rules.topic_names import RESERVED_TOPICS, collision_key, topic_name_problem
@@ -33,7 +33,7 @@ from raftlog.metadata.topic_image import PartitionImage, TopicImage
 
 
 class Refused(NamedTuple):
-    """Why a wish is not fulfilled."""
+    """Why a request is not fulfilled."""
 
     refusal: Refusal
     message: str
@@ -53,23 +53,23 @@ SUBMITTED: Final = (
 
 
 def command_of(
-    image: ClusterImage, sender: NodeId, wish: Performable
+    image: ClusterImage, sender: NodeId, request: Performable
 ) -> c.Command | Refused | None:
-    """The command that fulfils the wish; None when it is fulfilled already."""
-    if isinstance(wish, CreateTopicWish):
-        return create_topic(image, wish)
-    if isinstance(wish, GrowTopicWish):
-        return grow_topic(image, wish)
-    if isinstance(wish, ReassignWish):
-        return reassign(image, wish)
-    if isinstance(wish, AlterTopicWish):
-        return alter_topic(image, wish)
-    if isinstance(wish, AlterBrokerWish):
-        return alter_broker(image, wish)
-    if isinstance(wish, PreferWish):
-        return prefer(image, wish)
-    problem = submitted_problem(wish.command, sender)
-    return wish.command if problem is None else problem
+    """The command that fulfils the request; None when it is fulfilled already."""
+    if isinstance(request, NewTopicRequest):
+        return create_topic(image, request)
+    if isinstance(request, GrowTopicRequest):
+        return grow_topic(image, request)
+    if isinstance(request, ReassignRequest):
+        return reassign(image, request)
+    if isinstance(request, AlterTopicRequest):
+        return alter_topic(image, request)
+    if isinstance(request, AlterBrokerRequest):
+        return alter_broker(image, request)
+    if isinstance(request, PreferLeaderRequest):
+        return prefer(image, request)
+    problem = submitted_problem(request.command, sender)
+    return request.command if problem is None else problem
 
 
 def submitted_problem(command: c.Command, sender: NodeId) -> Refused | None:
@@ -91,73 +91,75 @@ def submitted_problem(command: c.Command, sender: NodeId) -> Refused | None:
     return None
 
 
-def create_topic(image: ClusterImage, wish: CreateTopicWish) -> c.CreateTopic | Refused:
+def create_topic(image: ClusterImage, request: NewTopicRequest) -> c.CreateTopic | Refused:
     """The command that creates the topic."""
-    problem = _name_problem(image, wish)
+    problem = _name_problem(image, request)
     if problem is not None:
         return problem
-    wrong = configs_problem(wish.configs)
+    wrong = configs_problem(request.configs)
     if wrong is not None:
         return Refused(Refusal.INVALID_CONFIG, wrong)
-    if wish.topic_id in image.topics:
+    if request.topic_id in image.topics:
         assignments: tuple[c.Assignment, ...] | Refused = ()
-    elif wish.nodes:
-        assignments = _given(image, wish.nodes)
+    elif request.nodes:
+        assignments = _given(image, request.nodes)
     else:
-        assignments = _placed(image, wish.count, wish.factor, None)
+        assignments = _placed(image, request.count, request.factor, None)
     if isinstance(assignments, Refused):
         return assignments
     return c.CreateTopic(
-        topic_id=wish.topic_id,
-        name=wish.name,
-        internal=wish.internal,
-        configs=tuple(sorted((*wish.configs, MADE_NOW))),
+        topic_id=request.topic_id,
+        name=request.name,
+        internal=request.internal,
+        configs=tuple(sorted((*request.configs, MADE_NOW))),
         assignments=assignments,
     )
 
 
-def _name_problem(image: ClusterImage, wish: CreateTopicWish) -> Refused | None:
-    wrong = topic_name_problem(wish.name)
+def _name_problem(image: ClusterImage, request: NewTopicRequest) -> Refused | None:
+    wrong = topic_name_problem(request.name)
     if wrong is not None:
         return Refused(Refusal.INVALID_TOPIC_NAME, wrong)
-    if wish.name in RESERVED_TOPICS and not wish.internal:
-        return Refused(Refusal.RESERVED_TOPIC, f"{wish.name} belongs to the cluster")
-    known = image.names.get(wish.name)
+    if request.name in RESERVED_TOPICS and not request.internal:
+        return Refused(Refusal.RESERVED_TOPIC, f"{request.name} belongs to the cluster")
+    known = image.names.get(request.name)
     if known is not None:
-        if known == wish.topic_id:
+        if known == request.topic_id:
             return None
-        return Refused(Refusal.TOPIC_EXISTS, f"Topic '{wish.name}' already exists.")
-    key = collision_key(wish.name)
-    if key != wish.name or "_" in wish.name:
+        return Refused(Refusal.TOPIC_EXISTS, f"Topic '{request.name}' already exists.")
+    key = collision_key(request.name)
+    if key != request.name or "_" in request.name:
         for name in sorted(image.names):
             if collision_key(name) == key:
                 return Refused(
                     Refusal.INVALID_TOPIC_NAME,
-                    f"Topic '{wish.name}' collides with existing topic: {name}",
+                    f"Topic '{request.name}' collides with existing topic: {name}",
                 )
     return None
 
 
-def grow_topic(image: ClusterImage, wish: GrowTopicWish) -> c.CreatePartitions | Refused:
+def grow_topic(image: ClusterImage, request: GrowTopicRequest) -> c.CreatePartitions | Refused:
     """The command that adds partitions."""
-    topic = image.topics.get(wish.topic_id)
+    topic = image.topics.get(request.topic_id)
     if topic is None:
-        return _unknown(wish.topic_id)
+        return _unknown(request.topic_id)
     present = len(topic.partitions)
-    added = wish.count - present
+    added = request.count - present
     if added <= 0:
         return Refused(
             Refusal.INVALID_PARTITIONS,
             f"Topic '{topic.name}' has {amount(present, 'partition')}; they can only grow,"
-            f" and {wish.count} is not more.",
+            f" and {request.count} is not more.",
         )
-    if wish.nodes and len(wish.nodes) != added:
+    if request.nodes and len(request.nodes) != added:
         return Refused(
             Refusal.INVALID_ASSIGNMENT,
-            f"{amount(added, 'new partition')}, but assignments for {len(wish.nodes)}",
+            f"{amount(added, 'new partition')}, but assignments for {len(request.nodes)}",
         )
     factor = len(topic.partitions[0].target)
-    assignments = _given(image, wish.nodes) if wish.nodes else _placed(image, added, factor, topic)
+    assignments = (
+        _given(image, request.nodes) if request.nodes else _placed(image, added, factor, topic)
+    )
     if isinstance(assignments, Refused):
         return assignments
     return c.CreatePartitions(
@@ -165,24 +167,26 @@ def grow_topic(image: ClusterImage, wish: GrowTopicWish) -> c.CreatePartitions |
     )
 
 
-def reassign(image: ClusterImage, wish: ReassignWish) -> c.SetTarget | Refused | None:
+def reassign(image: ClusterImage, request: ReassignRequest) -> c.SetTarget | Refused | None:
     """The command that sets a new target, or None when it is the target already."""
-    topic = image.topics.get(wish.topic_id)
+    topic = image.topics.get(request.topic_id)
     if topic is None:
-        return _unknown(wish.topic_id)
-    partition = image.partition(wish.topic_id, wish.partition)
+        return _unknown(request.topic_id)
+    partition = image.partition(request.topic_id, request.partition)
     if partition is None:
-        return Refused(Refusal.UNKNOWN_PARTITION, f"{topic.name} has no partition {wish.partition}")
-    nodes = wish.nodes or _cancelled(partition)
+        return Refused(
+            Refusal.UNKNOWN_PARTITION, f"{topic.name} has no partition {request.partition}"
+        )
+    nodes = request.nodes or _cancelled(partition)
     if not nodes:
         return Refused(
             Refusal.NO_REASSIGNMENT,
-            f"{topic.name}-{wish.partition} is not being reassigned",
+            f"{topic.name}-{request.partition} is not being reassigned",
         )
-    if wish.same_factor and len(nodes) != len(whence := partition.nodes_before):
+    if request.same_factor and len(nodes) != len(whence := partition.nodes_before):
         return Refused(
             Refusal.INVALID_REPLICATION_FACTOR,
-            f"{topic.name}-{wish.partition} has {amount(len(whence), 'replica')}, not "
+            f"{topic.name}-{request.partition} has {amount(len(whence), 'replica')}, not "
             f"{len(nodes)}, and the"
             " request does not allow to change that",
         )
@@ -192,47 +196,53 @@ def reassign(image: ClusterImage, wish: ReassignWish) -> c.SetTarget | Refused |
     if assignments[0] == tuple((r.node, r.directory) for r in partition.target):
         return None
     return c.SetTarget(
-        topic_id=wish.topic_id,
-        partition=wish.partition,
+        topic_id=request.topic_id,
+        partition=request.partition,
         assignment=assignments[0],
         if_target_version=partition.target_version,
     )
 
 
-def alter_topic(image: ClusterImage, wish: AlterTopicWish) -> c.AlterTopicConfigs | Refused:
+def alter_topic(image: ClusterImage, request: AlterTopicRequest) -> c.AlterTopicConfigs | Refused:
     """The command that changes a topic's settings. The controller makes it, not the broker that was
     asked: two brokers that append to one list at the same time would lose one of the words."""
-    topic = image.topics.get(wish.topic_id)
+    topic = image.topics.get(request.topic_id)
     if topic is None:
-        return _unknown(wish.topic_id)
-    altered = altered_configs(topic.configs, wish.changes, replace=wish.replace)
+        return _unknown(request.topic_id)
+    altered = altered_configs(topic.configs, request.changes, replace=request.replace)
     if isinstance(altered, str):
         return Refused(Refusal.INVALID_CONFIG, altered)
     return c.AlterTopicConfigs(
-        topic_id=wish.topic_id, changed=altered.changed, removed=altered.removed
+        topic_id=request.topic_id, changed=altered.changed, removed=altered.removed
     )
 
 
-def alter_broker(image: ClusterImage, wish: AlterBrokerWish) -> c.AlterBrokerConfigs | Refused:
+def alter_broker(
+    image: ClusterImage, request: AlterBrokerRequest
+) -> c.AlterBrokerConfigs | Refused:
     """The command that changes settings of a broker, or of every one."""
-    own = image.settings.get(wish.owner, ())
-    altered = altered_settings(own, wish.changes, replace=wish.replace)
+    own = image.settings.get(request.owner, ())
+    altered = altered_settings(own, request.changes, replace=request.replace)
     if isinstance(altered, str):
         return Refused(Refusal.INVALID_CONFIG, altered)
-    return c.AlterBrokerConfigs(owner=wish.owner, changed=altered.changed, removed=altered.removed)
+    return c.AlterBrokerConfigs(
+        owner=request.owner, changed=altered.changed, removed=altered.removed
+    )
 
 
-def prefer(image: ClusterImage, wish: PreferWish) -> c.SetTarget | Refused:
+def prefer(image: ClusterImage, request: PreferLeaderRequest) -> c.SetTarget | Refused:
     """The command that sets the target once more, in the same order."""
-    topic = image.topics.get(wish.topic_id)
+    topic = image.topics.get(request.topic_id)
     if topic is None:
-        return _unknown(wish.topic_id)
-    partition = image.partition(wish.topic_id, wish.partition)
+        return _unknown(request.topic_id)
+    partition = image.partition(request.topic_id, request.partition)
     if partition is None:
-        return Refused(Refusal.UNKNOWN_PARTITION, f"{topic.name} has no partition {wish.partition}")
+        return Refused(
+            Refusal.UNKNOWN_PARTITION, f"{topic.name} has no partition {request.partition}"
+        )
     return c.SetTarget(
-        topic_id=wish.topic_id,
-        partition=wish.partition,
+        topic_id=request.topic_id,
+        partition=request.partition,
         assignment=tuple((r.node, r.directory) for r in partition.target),
         if_target_version=partition.target_version,
     )

@@ -4,35 +4,35 @@ from typing import final
 
 import attrs
 
-from raftlog.metadata.requests import OnceWish, Performable
+from raftlog.metadata.requests import OnceRequest, Performable
 
 
 @final
 @attrs.define(eq=False)
-class OnceWishes:
-    """Gives each wish its number, and says in it which ones nobody will ask for again. Whoever
+class OnceRequests:
+    """Gives each request its number, and says in it which ones nobody will ask for again. Whoever
     begins one ends it when it has its answer, or gives up."""
 
     incarnation: int
     _last: int = 0
     _open: dict[int, None] = attrs.Factory(dict)
 
-    def begin(self, wish: Performable) -> OnceWish:
-        """The wish with a number of its own."""
+    def begin(self, request: Performable) -> OnceRequest:
+        """The request with a number of its own."""
         self._last += 1
         self._open[self._last] = None
-        return OnceWish(
+        return OnceRequest(
             incarnation=self.incarnation,
             number=self._last,
             settled=next(iter(self._open)),
             again=False,
-            wish=wish,
+            request=request,
         )
 
-    def again(self, wish: OnceWish) -> OnceWish:
-        """The same wish, while an earlier try of it may still be on its way."""
-        return attrs.evolve(wish, again=True, settled=next(iter(self._open)))
+    def again(self, request: OnceRequest) -> OnceRequest:
+        """The same request, while an earlier try of it may still be on its way."""
+        return attrs.evolve(request, again=True, settled=next(iter(self._open)))
 
-    def end(self, wish: OnceWish) -> None:
+    def end(self, request: OnceRequest) -> None:
         """It is not asked any more."""
-        del self._open[wish.number]
+        del self._open[request.number]

@@ -36,7 +36,7 @@ from raftlog.broker.control.controller_channel import ControllerChannel
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply
 from raftlog.broker.turn import Turn
 from raftlog.metadata.commands import ReportMembership
-from raftlog.metadata.requests import Reports, encode_wish
+from raftlog.metadata.requests import Reports, encode_body
 from raftlog.metadata.topic_image import PartitionImage, Reported
 from raftlog.partition.replica import PartitionReplica
 
@@ -171,7 +171,7 @@ class Reassignment:
     def _send(self, reports: tuple[ReportMembership, ...]) -> None:
         turn = self.turn
         deadline = Instant(turn.now + turn.config.session_ns)
-        body = encode_wish(Reports(reports=reports))
+        body = encode_body(Reports(reports=reports))
         then = _Sent(self, tuple((report.group, report.term) for report in reports)).answered
         self.channel.ask(ControllerKind.REPORT, body, deadline, then)
 

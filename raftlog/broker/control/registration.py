@@ -46,7 +46,7 @@ from raftlog.metadata.requests import (
     Heartbeat,
     SubmitCommand,
     decode_answer,
-    encode_wish,
+    encode_body,
 )
 
 HEARTBEATS_PER_SESSION: Final = 6
@@ -103,7 +103,7 @@ class Registration:
         self._asking, self._asked_again = True, False
         turn = self.turn
         deadline = Instant(turn.now + turn.config.request_ns)
-        body = encode_wish(self._command())
+        body = encode_body(self._command())
         self.channel.ask(ControllerKind.REGISTER, body, deadline, self._registered)
 
     def _command(self) -> c.RegisterBroker:
@@ -208,7 +208,7 @@ class Registration:
             version=turn.image.version,
         )
         deadline = Instant(turn.now + turn.config.session_ns)
-        body = encode_wish(beat)
+        body = encode_body(beat)
         self.channel.ask(ControllerKind.HEARTBEAT, body, deadline, then)
 
     def _beaten(self, reply: ControllerReply) -> None:
@@ -255,7 +255,7 @@ class Registration:
         self._telling = True
         turn = self.turn
         deadline = Instant(turn.now + turn.config.request_ns)
-        body = encode_wish(SubmitCommand(command=command))
+        body = encode_body(SubmitCommand(command=command))
         self.channel.ask(ControllerKind.PROPOSE, body, deadline, _Told(self, command).told)
 
     def _next_news(self) -> c.Command | None:

@@ -57,15 +57,15 @@ class VersionWaits:
     _due: bool = False
     _timer: Timer | None = None
 
-    def wait(self, call: Call, wish: ShownEverywhere) -> None:
+    def wait(self, call: Call, request: ShownEverywhere) -> None:
         """Answer the call in this turn or later."""
         turn = self.turn
-        wait_ns: int = min(wish.wait_ns, turn.config.leaders_wait_ns)
+        wait_ns: int = min(request.wait_ns, turn.config.leaders_wait_ns)
         if len(self._waiting) >= CONTROLLER_CALLS_MAX:
             # The topic exists: an answer now is worth more to its client than another try later.
             probe("version-waits-full")
             wait_ns = 0
-        self._waiting.append(_Wait(call, wish.version, Instant(turn.now + wait_ns)))
+        self._waiting.append(_Wait(call, request.version, Instant(turn.now + wait_ns)))
         self.heard()
 
     def heard(self) -> None:

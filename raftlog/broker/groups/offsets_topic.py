@@ -19,7 +19,7 @@ from raftlog.broker.control.topic_ids import new_topic_id
 from raftlog.broker.front.router import Endpoint, Leader, Router
 from raftlog.broker.turn import Turn
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.metadata.requests import CreateTopicWish
+from raftlog.metadata.requests import NewTopicRequest
 from raftlog.metadata.rules.topic_names import OFFSETS_TOPIC
 from raftlog.metadata.topic_image import TopicImage
 
@@ -106,8 +106,8 @@ class OffsetsTopic:
             return
         deadline = Instant(turn.now + config.create_wait_ns)
         calls = ControllerCalls(self.controller, deadline, self._made)
-        calls.wish(
-            CreateTopicWish(
+        calls.add(
+            NewTopicRequest(
                 topic_id=new_topic_id(turn.entropy),
                 name=OFFSETS_TOPIC,
                 internal=True,

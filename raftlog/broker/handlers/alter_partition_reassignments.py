@@ -21,7 +21,7 @@ from raftlog.kafka.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from raftlog.metadata.requests import ReassignWish
+from raftlog.metadata.requests import ReassignRequest
 
 
 class _Named(NamedTuple):
@@ -58,8 +58,8 @@ def _move(
         what = f"a partition needs brokers, at most {REPLICATION_FACTOR_MAX}"
         calls.known(ErrorCode.INVALID_REPLICA_ASSIGNMENT, what)
         return
-    calls.wish(
-        ReassignWish(
+    calls.add(
+        ReassignRequest(
             topic_id=topic.topic_id,
             partition=asked.partition_index,
             nodes=tuple(NodeId(node) for node in nodes or ()),

@@ -26,7 +26,7 @@ from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
 from raftlog.broker.handlers.attempts import gone_by_name
 from raftlog.broker.handlers.each_named import EachNamed
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.metadata.requests import AlterBrokerWish, AlterTopicWish
+from raftlog.metadata.requests import AlterBrokerRequest, AlterTopicRequest
 from raftlog.metadata.rules.topic_names import topic_name_problem
 from raftlog.metadata.settings.broker_settings import CHANGEABLE, EVERY_BROKER
 from raftlog.metadata.settings.config_changes import ConfigChange, Operation
@@ -89,8 +89,8 @@ def _alter(context: Context, calls: ControllerCalls, body: Any, asked: Changes) 
     else:
         topic = context.router.topic(asked.resource_name)
         assert topic is not None, asked.resource_name
-        calls.wish(
-            AlterTopicWish(
+        calls.add(
+            AlterTopicRequest(
                 topic_id=topic.topic_id,
                 changes=changes,
                 replace=asked.replace,
@@ -111,8 +111,8 @@ def _alter_broker(
     if not known and not asked.replace:
         calls.known(ErrorCode.NONE)
         return
-    calls.wish(
-        AlterBrokerWish(
+    calls.add(
+        AlterBrokerRequest(
             owner=context.node if asked.resource_name else EVERY_BROKER,
             changes=known,
             replace=asked.replace,

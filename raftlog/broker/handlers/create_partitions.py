@@ -18,7 +18,7 @@ from raftlog.kafka.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from raftlog.metadata.requests import GrowTopicWish
+from raftlog.metadata.requests import GrowTopicRequest
 
 _NAME: Final = attrgetter("name")
 
@@ -67,8 +67,8 @@ def _add(
         what = f"each partition needs brokers, at most {REPLICATION_FACTOR_MAX}"
         calls.known(ErrorCode.INVALID_REPLICA_ASSIGNMENT, what)
         return
-    calls.wish(
-        GrowTopicWish(
+    calls.add(
+        GrowTopicRequest(
             topic_id=known.topic_id,
             count=topic.count,
             nodes=nodes,

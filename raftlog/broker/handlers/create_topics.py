@@ -28,7 +28,7 @@ from raftlog.kafka.messages.create_topics import (
     CreateTopicsResponse,
 )
 from raftlog.kafka.shape import ZERO_ID
-from raftlog.metadata.requests import CreateTopicWish
+from raftlog.metadata.requests import NewTopicRequest
 from raftlog.metadata.rules.topic_names import RESERVED_TOPICS, topic_name_problem
 from raftlog.metadata.settings.topic_configs import config_warnings, configs_problem
 from raftlog.metadata.settings.topic_defaults import MADE_NOW
@@ -72,7 +72,7 @@ class _Creation:
             try:
                 if names[topic.name] > 1:
                     raise Problem(ErrorCode.INVALID_REQUEST, "the request names this topic twice")
-                calls.wish(wish_of(self.context, topic, topic_id, body.validate_only))
+                calls.add(new_topic_of(self.context, topic, topic_id, body.validate_only))
             except Problem as problem:
                 calls.known(problem.error, problem.message)
         calls.begin()
@@ -128,7 +128,7 @@ class _Creation:
 
 
 def _made_late(outcome: Outcome, there: bool) -> bool:
-    """Whether a wish of unknown outcome was fulfilled, as the image shows."""
+    """Whether a request of unknown outcome was fulfilled, as the image shows."""
     return there and outcome.error == ErrorCode.REQUEST_TIMED_OUT
 
 
@@ -137,9 +137,9 @@ def handle(context: Context, request: KafkaRequest) -> None:
     _Creation(context, request, deadline_of(context, request.body.timeout_ms)).begin()
 
 
-def wish_of(
+def new_topic_of(
     context: Context, topic: CreatableTopic, topic_id: TopicId, validate_only: bool
-) -> CreateTopicWish:
+) -> NewTopicRequest:
     """What the controller is asked for; Problem when the request itself is wrong."""
     if topic.name in RESERVED_TOPICS:
         what = f"{topic.name} belongs to the cluster, which creates it itself"
@@ -148,7 +148,7 @@ def wish_of(
     if name_problem is not None:
         raise Problem(ErrorCode.INVALID_TOPIC_EXCEPTION, name_problem)
     nodes = _assigned_nodes(topic)
-    return CreateTopicWish(
+    return NewTopicRequest(
         topic_id=topic_id,
         name=topic.name,
         internal=False,

@@ -122,7 +122,7 @@ def _perform(attempt: Attempt) -> None:
         elif not attempt.current and (before or topic.error in _UNKNOWN):
             calls.known(ErrorCode.REQUEST_TIMED_OUT, BEHIND)
         elif topic.error is ErrorCode.NONE:
-            calls.wish(SubmitCommand(command=DeleteTopic(topic_id=TopicId(topic.topic_id))))
+            calls.add(SubmitCommand(command=DeleteTopic(topic_id=TopicId(topic.topic_id))))
         else:
             calls.known(topic.error, topic.message)
     calls.begin()

@@ -24,7 +24,7 @@ from raftlog.kafka.messages.describe_quorum import (
     TopicDataResponse,
 )
 from raftlog.kafka.shape import ZERO_ID
-from raftlog.metadata.requests import DescribeQuorum, decode_answer, encode_wish
+from raftlog.metadata.requests import DescribeQuorum, decode_answer, encode_body
 from raftlog.metadata.rules.topic_names import METADATA_TOPIC
 
 
@@ -32,7 +32,7 @@ def handle(context: Context, request: KafkaRequest) -> None:
     """See the module."""
     deadline = deadline_of(context, 2**31 - 1)
     told = partial(_told, context, request)
-    context.controller.ask(ControllerKind.PROPOSE, encode_wish(DescribeQuorum()), deadline, told)
+    context.controller.ask(ControllerKind.PROPOSE, encode_body(DescribeQuorum()), deadline, told)
 
 
 def _told(context: Context, request: KafkaRequest, reply: ControllerReply) -> None:

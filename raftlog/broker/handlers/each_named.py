@@ -1,4 +1,6 @@
-"""Admin requests that ask one thing of each of several that they name: a wish for each.
+"""Admin requests that ask one thing of each of several that they name.
+
+Each of these is a request to the controller.
 
 What this broker's image does not know, or would refuse, is refused only when the image is known to
 be up to date: one that is behind does not know a topic that somebody has been told of.
@@ -40,7 +42,7 @@ class EachNamed:
     * `once`: what is named twice has one outcome, and one entry in the answer.
     * `twice`: what is said of one that is named twice.
     * `fits`: whether this broker's image knows it, and would not refuse it.
-    * `ask`: adds one wish, or one known outcome, of a body's item to the calls.
+    * `ask`: adds a controller request, or a known outcome, of a body's item to the calls.
     * `timeout_ms`: how long the client waits, by what its body says.
     * `respond`: the response to a body, from the outcomes in the order of what it names.
     * `made`: topics that have new partitions now, from the same; their leaders are waited for.

@@ -24,7 +24,7 @@ from raftlog.kafka.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
-from raftlog.metadata.requests import PreferWish
+from raftlog.metadata.requests import PreferLeaderRequest
 from raftlog.metadata.topic_image import PartitionImage
 
 _PREFERRED: Final = 0
@@ -84,7 +84,7 @@ class _Election:
             else:
                 topic = self.context.image.topic(place[0])
                 assert topic is not None, place
-                calls.wish(PreferWish(topic_id=topic.topic_id, partition=place[1]))
+                calls.add(PreferLeaderRequest(topic_id=topic.topic_id, partition=place[1]))
             self.places.append(place)
         calls.begin()
 

@@ -65,7 +65,7 @@ class ProducerIds:
         deadline = Instant(context.now + context.config.request_ns)
         calls = ControllerCalls(context.controller, deadline, partial(self._allocated, context))
         command = AllocateProducerIds(node=context.node, count=BLOCK_IDS)
-        calls.wish(SubmitCommand(command=command))
+        calls.add(SubmitCommand(command=command))
         calls.begin()
 
     def _allocated(self, context: Context, outcomes: list[Outcome]) -> None:

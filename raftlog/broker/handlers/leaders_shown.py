@@ -24,7 +24,7 @@ from raftlog.broker.context import Context
 from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.metadata.requests import ShownEverywhere, encode_wish
+from raftlog.metadata.requests import ShownEverywhere, encode_body
 
 
 @final
@@ -82,11 +82,11 @@ class LeadersShown:
     def _ask(self) -> None:
         left = self.deadline - self.context.now
         # An eighth of the time is for the way of the controller's answer, which names who lags.
-        wish = ShownEverywhere(
+        request = ShownEverywhere(
             version=self.context.image.version, wait_ns=Nanos(max(left - left // 8, 0))
         )
         self.context.controller.ask(
-            ControllerKind.PROPOSE, encode_wish(wish), self.deadline, self._told
+            ControllerKind.PROPOSE, encode_body(request), self.deadline, self._told
         )
 
     def _told(self, reply: ControllerReply) -> None:

@@ -36,7 +36,7 @@ from raftlog.kafka.messages.metadata import (
     MetadataResponseTopic,
 )
 from raftlog.kafka.shape import ZERO_ID
-from raftlog.metadata.requests import CreateTopicWish
+from raftlog.metadata.requests import NewTopicRequest
 from raftlog.metadata.rules.topic_names import RESERVED_TOPICS, topic_name_problem
 from raftlog.metadata.topic_image import PartitionImage, TopicImage
 
@@ -92,8 +92,8 @@ class _AutoCreation:
         self.deadline = Instant(self.context.now + config.create_wait_ns)
         calls = ControllerCalls(self.context.controller, self.deadline, self.created)
         for name in self.names:
-            calls.wish(
-                CreateTopicWish(
+            calls.add(
+                NewTopicRequest(
                     topic_id=new_topic_id(self.context.entropy),
                     name=name,
                     internal=False,

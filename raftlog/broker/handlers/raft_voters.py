@@ -52,7 +52,7 @@ def change(
         command = ChangeController(
             node=NodeId(voter.node), directory=DirectoryId(directory), votes=votes
         )
-        calls.wish(SubmitCommand(command=command))
+        calls.add(SubmitCommand(command=command))
     calls.begin()
 
 

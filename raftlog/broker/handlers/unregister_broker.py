@@ -28,7 +28,7 @@ def handle(context: Context, request: KafkaRequest) -> None:
     if body.broker_id < 0:
         calls.known(kafka_code(Refusal.UNKNOWN_BROKER))
     else:
-        calls.wish(SubmitCommand(command=UnregisterBroker(node=NodeId(body.broker_id))))
+        calls.add(SubmitCommand(command=UnregisterBroker(node=NodeId(body.broker_id))))
     calls.begin()
 
 

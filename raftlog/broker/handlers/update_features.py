@@ -51,7 +51,7 @@ def handle(context: Context, request: KafkaRequest) -> None:
         calls.known(ErrorCode.NONE)
     else:
         level = body.feature_updates[0].max_version_level
-        calls.wish(SubmitCommand(command=RaiseFeatureLevel(level=level)))
+        calls.add(SubmitCommand(command=RaiseFeatureLevel(level=level)))
     calls.begin()
 
 

@@ -14,8 +14,8 @@ import click
 from raftlog.base.error_text import error_text
 from raftlog.base.errors import RaftlogError
 from raftlog.cli.connect import with_client
-from raftlog.cli.group_reset import GroupIsActive, Wish, execute, plan
-from raftlog.cli.groups import delete_groups, delete_some, wishes_of
+from raftlog.cli.group_reset import GroupIsActive, ResetTarget, execute, plan
+from raftlog.cli.groups import delete_groups, delete_some, targets_of
 from raftlog.cli.output.group_view import (
     GroupDescription,
     describe,
@@ -240,8 +240,8 @@ def _print_state(group: GroupDescription) -> None:
 
 
 async def _reset(flags: dict[str, Any], client: Client) -> int:
-    wishes: list[Wish] = wishes_of(flags)
-    if len(wishes) != 1:
+    targets: list[ResetTarget] = targets_of(flags)
+    if len(targets) != 1:
         usage(
             "Option [reset-offsets] takes exactly one of: [to-offset], [shift-by], [to-datetime], "
             "[by-duration], [to-earliest], [to-latest], [to-current]"
@@ -259,7 +259,7 @@ async def _reset(flags: dict[str, Any], client: Client) -> int:
     rows: list[list[object]] = []
     for name in await _names(flags, client):
         try:
-            moved = await plan(client, name, wanted, wishes[0])
+            moved = await plan(client, name, wanted, targets[0])
         except GroupIsActive as error:
             print(
                 f"\nError: Assignments can only be reset if the group '{name}' is inactive, "

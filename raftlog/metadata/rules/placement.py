@@ -1,6 +1,6 @@
 """Where the replicas of new partitions go: spread over racks, balanced in replicas and leaders.
 
-Pure and deterministic: the same image and wish give the same places. The controller balances
+Pure and deterministic: the same image and request give the same places. The controller balances
 within the topic first, then over the cluster; ties go to the lower node id. For each partition it
 chooses the replica set first: fewest replicas so far, a rack used less before a rack used more.
 Then it chooses the preferred leader. Chains of swaps then even out leaders until no chain from the

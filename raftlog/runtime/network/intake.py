@@ -138,7 +138,7 @@ class _Share:
 
 @final
 @attrs.define
-class _Wish:
+class _Waiter:
     """The bytes that one receiver waits for, and the event that wakes it."""
 
     size: int
@@ -159,7 +159,7 @@ class Intake:
     _shares: dict[Receiver, _Share] = attrs.field(factory=dict, init=False)
     _resting: dict[Receiver, None] = attrs.field(factory=dict, init=False)
     """Receivers whose connections are paused. Others need not let their frames finish first."""
-    _waiting: dict[Receiver, _Wish] = attrs.field(factory=dict, init=False)
+    _waiting: dict[Receiver, _Waiter] = attrs.field(factory=dict, init=False)
     _looking: Receiver | None = attrs.field(default=None, init=False)
     """The waiting receiver that runs the periodic look at all clocks, for all that wait."""
     _look_at: float = attrs.field(default=0.0, init=False)
@@ -212,11 +212,11 @@ class Intake:
             for resting in list(self._resting):
                 resting.give_back()
         self._shares.setdefault(who, _Share(0))  # a place in the order, without memory
-        wish = self._waiting[who] = _Wish(size)
+        waiter = self._waiting[who] = _Waiter(size)
         try:
             while not self.admits(who, size):
-                wish.woken = trio.Event()
-                await self._wait(who, wish)
+                waiter.woken = trio.Event()
+                await self._wait(who, waiter)
         finally:
             del self._waiting[who]
             if self._looking is who:
@@ -224,15 +224,15 @@ class Intake:
             if self._looking is None and self._waiting:
                 next(iter(self._waiting.values())).woken.set()  # this one looks from now on
 
-    async def _wait(self, who: Receiver, wish: _Wish) -> None:
+    async def _wait(self, who: Receiver, waiter: _Waiter) -> None:
         """Wait to be woken; the first receiver that waits also looks at the clocks of all."""
         if self._looking is None:
             self._looking = who
         if self._looking is not who:
-            await wish.woken.wait()
+            await waiter.woken.wait()
             return
         with trio.move_on_at(self._look_at):
-            await wish.woken.wait()
+            await waiter.woken.wait()
         self._look()
 
     def hold(self, who: Receiver, size: int) -> None:
@@ -285,10 +285,10 @@ class Intake:
         large: Receiver | None = None
         beyond: Receiver | None = None
         for who, share in self._shares.items():
-            wish = self._waiting.get(who)
-            if wish is not None and self.held - share.size + wish.size <= self.bytes_max:
-                if wish.size <= ORDINARY_BYTES_MAX:
-                    wish.woken.set()
+            waiter = self._waiting.get(who)
+            if waiter is not None and self.held - share.size + waiter.size <= self.bytes_max:
+                if waiter.size <= ORDINARY_BYTES_MAX:
+                    waiter.woken.set()
                     return
                 large = large or who
             within = self.held - share.size <= self.bytes_max

@@ -36,7 +36,7 @@ _WHAT: Final = {CREATE_TOPICS: "made", DELETE_TOPICS: "deleted", CREATE_PARTITIO
 
 @final
 @attrs.define(eq=False)
-class TopicWish:
+class TopicChange:
     """What a request asks of one topic. `there`: how many partitions it had then, 0: no such topic.
     `alone`: no other request for it has been under way since."""
 
@@ -52,7 +52,7 @@ class TopicRequest(NamedTuple):
 
     key: int
     version: int
-    wishes: tuple[TopicWish, ...]
+    changes: tuple[TopicChange, ...]
 
 
 @final
@@ -63,7 +63,7 @@ class TopicChecks:
 
     version: int = 0
     topics: dict[str, tuple[bytes, int]] = attrs.Factory(dict)
-    under_way: dict[str, list[TopicWish]] = attrs.Factory(dict)
+    under_way: dict[str, list[TopicChange]] = attrs.Factory(dict)
 
     def show(self, image: "ClusterImage") -> str:
         """A node has this image now: what is wrong with it, or nothing."""
@@ -86,26 +86,26 @@ class TopicChecks:
         except RaftlogError:
             return None
         wanted = list(_wanted(decoded.api_key, decoded.body))
-        wishes = [self._begun(decoded.api_key, name, count) for name, count in wanted]
-        return TopicRequest(decoded.api_key, decoded.api_version, tuple(wishes))
+        changes = [self._begun(decoded.api_key, name, count) for name, count in wanted]
+        return TopicRequest(decoded.api_key, decoded.api_version, tuple(changes))
 
     def answered(self, request: TopicRequest, frame: bytes) -> Iterator[str]:
         """What is wrong with each part of the answer that can be judged, or nothing."""
         body = decode_response(request.key, request.version, frame).body
-        for wish, code in zip(request.wishes, _codes(request.key, body), strict=True):
+        for change, code in zip(request.changes, _codes(request.key, body), strict=True):
             if code in _UNDECIDED:
                 continue
-            self.under_way[wish.name].remove(wish)
-            if wish.alone:
-                yield _denied(wish, code)
+            self.under_way[change.name].remove(change)
+            if change.alone:
+                yield _denied(change, code)
 
-    def _begun(self, key: int, name: str, count: int) -> TopicWish:
+    def _begun(self, key: int, name: str, count: int) -> TopicChange:
         others = self.under_way.setdefault(name, [])
         for other in others:
             other.alone = False
-        wish = TopicWish(key, name, count, self.topics.get(name, (b"", 0))[1], alone=not others)
-        others.append(wish)
-        return wish
+        change = TopicChange(key, name, count, self.topics.get(name, (b"", 0))[1], alone=not others)
+        others.append(change)
+        return change
 
     def _changed(
         self, name: str, before: tuple[bytes, int] | None, now: tuple[bytes, int] | None
@@ -114,7 +114,7 @@ class TopicChecks:
             return ""
         if name == OFFSETS_TOPIC and before is None:
             return ""  # whoever looks for a coordinator has it made
-        asked = frozenset(wish.key for wish in self.under_way.get(name, ()))
+        asked = frozenset(change.key for change in self.under_way.get(name, ()))
         if before is not None and (now is None or now[0] != before[0]):
             return "" if DELETE_TOPICS in asked else f"topic {name} was deleted"
         if before is None:
@@ -122,20 +122,20 @@ class TopicChecks:
         return "" if CREATE_PARTITIONS in asked else f"topic {name} was grown"
 
 
-def _denied(wish: TopicWish, code: int) -> str:
-    if wish.key == CREATE_TOPICS:
-        wrong = code == ErrorCode.TOPIC_ALREADY_EXISTS and not wish.there
-    elif wish.key == DELETE_TOPICS:
-        wrong = code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and wish.there > 0
+def _denied(change: TopicChange, code: int) -> str:
+    if change.key == CREATE_TOPICS:
+        wrong = code == ErrorCode.TOPIC_ALREADY_EXISTS and not change.there
+    elif change.key == DELETE_TOPICS:
+        wrong = code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and change.there > 0
     else:
-        wrong = (code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and wish.there > 0) or (
-            code == ErrorCode.INVALID_PARTITIONS and 0 < wish.there < wish.count
+        wrong = (code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and change.there > 0) or (
+            code == ErrorCode.INVALID_PARTITIONS and 0 < change.there < change.count
         )
     if not wrong:
         return ""
     return (
-        f"who alone wants topic {wish.name} {_WHAT[wish.key]} hears {error_name(code)}; it had"
-        f" {wish.there} partitions"
+        f"who alone wants topic {change.name} {_WHAT[change.key]} hears {error_name(code)}; it had"
+        f" {change.there} partitions"
     )
 
 

@@ -24,7 +24,7 @@ from raftlog.client.core.admin_asks import (
 from raftlog.client.core.quorum_changes import add_controller, remove_controller
 from raftlog.client.core.values import TopicPartition
 from raftlog.metadata.commands import UnregisterBroker
-from raftlog.metadata.requests import SubmitCommand, encode_wish
+from raftlog.metadata.requests import SubmitCommand, encode_body
 from raftlog.metadata.settings.broker_settings import BROKER_ONLY
 from raftlog.metadata.settings.config_changes import Operation
 from raftlog_sim.base.stuck import StuckError
@@ -114,7 +114,7 @@ def _unregister(nemesis: "Nemesis", step: Step) -> bool:
 
 def _submit(nemesis: "Nemesis", asker: Node, command: UnregisterBroker) -> None:
     deadline = Instant(asker.live.clock.now(nemesis.world.now) + _PATIENCE)
-    body = encode_wish(SubmitCommand(command=command))
+    body = encode_body(SubmitCommand(command=command))
     asker.broker.context.controller.ask(ControllerKind.PROPOSE, body, deadline, _nobody_listens)
     asker.deliver_nothing("it asked the controller")
 

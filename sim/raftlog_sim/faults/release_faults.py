@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from raftlog.base.units import Instant, millis
 from raftlog.broker.peer_messages import ControllerKind
 from raftlog.metadata.commands import RaiseFeatureLevel
-from raftlog.metadata.requests import SubmitCommand, encode_wish
+from raftlog.metadata.requests import SubmitCommand, encode_body
 from raftlog_sim.faults import cluster_faults, process_faults
 from raftlog_sim.schedules.schedule import Step
 from raftlog_sim.world.node import Node
@@ -63,10 +63,10 @@ def _raise_level(nemesis: "Nemesis", step: Step) -> bool:
     if asker is None or level > RELEASES[-1].level_max:
         return False
     nemesis.level_asked = max(nemesis.level_asked, level)
-    wish = SubmitCommand(command=RaiseFeatureLevel(level=level))
+    request = SubmitCommand(command=RaiseFeatureLevel(level=level))
     deadline = Instant(asker.live.clock.now(nemesis.world.now) + _PATIENCE)
     asker.broker.context.controller.ask(
-        ControllerKind.PROPOSE, encode_wish(wish), deadline, _nobody_listens
+        ControllerKind.PROPOSE, encode_body(request), deadline, _nobody_listens
     )
     asker.deliver_nothing("it asked for a feature level")
     nemesis.note("raise-level")

@@ -31,11 +31,11 @@ from raftlog.metadata.command_codec import Proposal, decode_proposal, encode_pro
 from raftlog.metadata.commands import AllocateProducerIds
 from raftlog.metadata.image import EMPTY_IMAGE
 from raftlog.metadata.requests import (
-    CreateTopicWish,
     Heartbeat,
+    NewTopicRequest,
     SubmitCommand,
     decode_answer,
-    encode_wish,
+    encode_body,
 )
 from raftlog.partition.output import ReadAnswer
 from tests.metadata.clusters import CLUSTER, ORDERS, directory, founder, registration
@@ -172,9 +172,9 @@ class FakeEngine:
 class Call:
     """A request at the controller, and its one answer."""
 
-    def __init__(self, sender, wish):
+    def __init__(self, sender, request):
         self.sender = NodeId(sender)
-        self.body = wish if isinstance(wish, bytes) else encode_wish(wish)
+        self.body = request if isinstance(request, bytes) else encode_body(request)
         self.error = None
         self.text = ""
         self.answer = None
@@ -260,8 +260,8 @@ class Rig:
             self.engine.log.append(encode_proposal(Proposal(Term(term), 1_000_000, command)))
         self.turn()
 
-    def ask(self, sender, wish, *, commit=True):
-        call = Call(sender, wish)
+    def ask(self, sender, request, *, commit=True):
+        call = Call(sender, request)
         self.controller.serve(call)
         if commit:
             self.commit()
@@ -303,7 +303,7 @@ def led(*nodes, **options):
 
 
 def create(name="orders", *, topic_id=ORDERS, count=1, factor=1, **changes):
-    wish = CreateTopicWish(
+    request = NewTopicRequest(
         topic_id=topic_id,
         name=name,
         internal=False,
@@ -313,7 +313,7 @@ def create(name="orders", *, topic_id=ORDERS, count=1, factor=1, **changes):
         configs=(),
         validate_only=False,
     )
-    return attrs.evolve(wish, **changes)
+    return attrs.evolve(request, **changes)
 
 
 def allocate(node, count=1000):

@@ -1,4 +1,4 @@
-"""The controller: leadership, projection, answers, sessions, registrations, wishes."""
+"""The controller: leadership, projection, answers, sessions, registrations, requests."""
 
 import attrs
 import pytest

@@ -270,7 +270,7 @@ def test_too_many_questions_are_refused_at_once(node):
     assert [reply.error for reply in node.answers] == [7]
     node.ask(b"alive", kind=ControllerKind.HEARTBEAT)
     node.run()
-    assert len(node.answers) == 1, "no flood of wishes has its broker fenced"
+    assert len(node.answers) == 1, "no flood of requests has its broker fenced"
     for _ in range(CONTROLLER_OWN_REQUESTS_MAX):
         node.ask(b"alive", kind=ControllerKind.HEARTBEAT)
     node.run()

@@ -1,4 +1,4 @@
-"""What the controller makes of a wish, and who may wish what."""
+"""What the controller makes of a request, and which broker may ask what."""
 
 import attrs
 import pytest
@@ -40,8 +40,8 @@ class TestTopics:
 
     def test_given_nodes_are_taken_as_they_are(self):
         rig = led(1, 2, 3)
-        wish = create(count=0, factor=0, nodes=((3, 1), (2,)))
-        assert rig.ask(2, wish).error == 0
+        request = create(count=0, factor=0, nodes=((3, 1), (2,)))
+        assert rig.ask(2, request).error == 0
         assert [r.node for r in part(rig.image).target] == [3, 1]
         assert [r.node for r in part(rig.image, 1).target] == [2]
 
@@ -94,7 +94,7 @@ class TestTopics:
     def test_growth(self):
         rig = led(1, 2, 3)
         rig.ask(1, create(count=2, factor=2))
-        grow = r.GrowTopicWish(topic_id=ORDERS, count=5, nodes=(), validate_only=False)
+        grow = r.GrowTopicRequest(topic_id=ORDERS, count=5, nodes=(), validate_only=False)
         assert rig.ask(1, grow).error == 0
         partitions = rig.image.topic("orders").partitions
         assert [len(p.target) for p in partitions] == [2] * 5
@@ -123,14 +123,14 @@ class TestTopics:
         calls = []
         for sender, word in ((1, "0:1"), (2, "0:2")):
             change = ConfigChange(Operation.APPEND, name, word)
-            wish = r.AlterTopicWish(
+            request = r.AlterTopicRequest(
                 topic_id=ORDERS, changes=(change,), replace=False, validate_only=False
             )
-            calls.append(rig.ask(sender, wish, commit=False))
+            calls.append(rig.ask(sender, request, commit=False))
         rig.commit()
         assert [call.error for call in calls] == [0, 0]
         assert dict(rig.image.topic("orders").configs)[name] == "0:1,0:2"
-        gone = attrs.evolve(wish, topic_id=FLIGHTS)
+        gone = attrs.evolve(request, topic_id=FLIGHTS)
         assert rig.ask(1, gone).error == 100
 
     def test_a_topic_says_with_which_defaults_it_was_made_and_no_client_can(self):
@@ -195,52 +195,52 @@ class TestReassign:
         rig.engine.depose()
         rig.turn()
         rig.lead(term=2)
-        wish = r.ReassignWish(topic_id=ORDERS, partition=0, nodes=(1, 2, 4))
-        return rig, wish
+        request = r.ReassignRequest(topic_id=ORDERS, partition=0, nodes=(1, 2, 4))
+        return rig, request
 
     def nodes(self, rig):
         return [one.node for one in part(rig.image).target]
 
     def test_sets_a_target_once(self):
-        rig, wish = self.moving()
-        assert rig.ask(1, wish).error == 0
+        rig, request = self.moving()
+        assert rig.ask(1, request).error == 0
         assert self.nodes(rig) == [1, 2, 4]
         before = rig.image
-        assert rig.ask(1, wish).error == 0
+        assert rig.ask(1, request).error == 0
         assert rig.image is before
 
     def test_cancel_goes_back_to_what_was_reported(self):
-        rig, wish = self.moving()
-        rig.ask(1, wish)
-        cancel = attrs.evolve(wish, nodes=())
+        rig, request = self.moving()
+        rig.ask(1, request)
+        cancel = attrs.evolve(request, nodes=())
         assert rig.ask(1, cancel).error == 0
         assert self.nodes(rig) == [1, 2, 3]
         assert rig.ask(1, cancel).error == 85
 
     def test_cancel_in_a_joint_configuration_goes_back_to_the_outgoing_half(self):
-        rig, wish = self.moving()
-        rig.ask(1, wish)
+        rig, request = self.moving()
+        rig.ask(1, request)
         partition = part(rig.image)
         joint = report(rig.image, index=5, voters=partition.target, outgoing=partition.founding)
         leader = joint.leader
         assert rig.ask(leader.node, r.Reports(reports=(joint,))).error == 0
-        assert rig.ask(1, attrs.evolve(wish, nodes=())).error == 0
+        assert rig.ask(1, attrs.evolve(request, nodes=())).error == 0
         assert self.nodes(rig) == [1, 2, 3]
 
     def test_another_number_of_replicas_only_where_that_is_allowed(self):
-        rig, wish = self.moving()
-        fewer = attrs.evolve(wish, nodes=(1, 4), same_factor=True)
+        rig, request = self.moving()
+        fewer = attrs.evolve(request, nodes=(1, 4), same_factor=True)
         assert rig.ask(1, fewer).error == 38
-        assert rig.ask(1, attrs.evolve(wish, same_factor=True)).error == 0
+        assert rig.ask(1, attrs.evolve(request, same_factor=True)).error == 0
         assert rig.ask(1, attrs.evolve(fewer, same_factor=False)).error == 0
         assert self.nodes(rig) == [1, 4]
 
     def test_refusals(self):
-        rig, wish = self.moving()
-        assert rig.ask(1, attrs.evolve(wish, topic_id=FLIGHTS)).error == 100
-        assert rig.ask(1, attrs.evolve(wish, partition=1)).error == 3
-        assert rig.ask(1, attrs.evolve(wish, nodes=(1, 9))).error == 39
-        assert rig.ask(1, attrs.evolve(wish, nodes=(1, 1))).error == 39
+        rig, request = self.moving()
+        assert rig.ask(1, attrs.evolve(request, topic_id=FLIGHTS)).error == 100
+        assert rig.ask(1, attrs.evolve(request, partition=1)).error == 3
+        assert rig.ask(1, attrs.evolve(request, nodes=(1, 9))).error == 39
+        assert rig.ask(1, attrs.evolve(request, nodes=(1, 1))).error == 39
         assert self.nodes(rig) == [1, 2, 3]
 
 

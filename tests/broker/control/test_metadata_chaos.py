@@ -167,13 +167,15 @@ class Chaos:
 
     # --- administration and records ---
 
-    def ask(self, wish):
+    def ask(self, request):
         running = self.world.running()
         if running:
             node = self.draw.choice(running)
             context = node.broker.context
             deadline = context.now + seconds(5)
-            context.controller.ask(ControllerKind.PROPOSE, r.encode_wish(wish), deadline, ignored)
+            context.controller.ask(
+                ControllerKind.PROPOSE, r.encode_body(request), deadline, ignored
+            )
             node._turn_soon(node.live)
 
     def some_topic(self):
@@ -186,7 +188,7 @@ class Chaos:
 
     def create(self, _):
         self.topics += 1
-        wish = r.CreateTopicWish(
+        request = r.NewTopicRequest(
             topic_id=self.topics.to_bytes(16, "big"),
             name=f"t{self.topics}",
             internal=False,
@@ -196,14 +198,16 @@ class Chaos:
             configs=(),
             validate_only=False,
         )
-        self.ask(wish)
+        self.ask(request)
 
     def grow(self, _):
         topic = self.some_topic()
         if topic is not None:
             count = len(topic.partitions) + 1
             self.ask(
-                r.GrowTopicWish(topic_id=topic.topic_id, count=count, nodes=(), validate_only=False)
+                r.GrowTopicRequest(
+                    topic_id=topic.topic_id, count=count, nodes=(), validate_only=False
+                )
             )
 
     def delete(self, _):
@@ -222,7 +226,7 @@ class Chaos:
         topic = self.some_topic()
         if topic is not None:
             number = self.draw.randrange(len(topic.partitions))
-            self.ask(r.ReassignWish(topic_id=topic.topic_id, partition=number, nodes=nodes))
+            self.ask(r.ReassignRequest(topic_id=topic.topic_id, partition=number, nodes=nodes))
 
     def produce(self, _):
         topic = self.some_topic()

@@ -10,7 +10,7 @@ from raftlog.base.units import millis
 from raftlog.broker.control import reassignment
 from raftlog.broker.control.reassignment import BALANCED_AT_ONCE_MAX, Reassignment
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply
-from raftlog.metadata.requests import decode_wish
+from raftlog.metadata.requests import decode_body
 from tests.broker.control.metadata_rig import SESSION_NS, FakeTurn
 from tests.metadata.clusters import cluster, do, fence, part, replica, report, retarget, topic
 
@@ -74,13 +74,13 @@ class Leader:
 
     def reported(self):
         """The reports of the last call, which stays open."""
-        return decode_wish(self.services.asked[-1].body).reports
+        return decode_body(self.services.asked[-1].body).reports
 
     def accept(self):
         """The open call is answered, and the image shows it."""
         (ask,) = self.services.asked
         self.services.asked.clear()
-        self.services.image = do(self.image, *decode_wish(ask.body).reports)
+        self.services.image = do(self.image, *decode_body(ask.body).reports)
         ask.then(DONE)
 
     def settle(self):
@@ -187,7 +187,7 @@ class TestReports:
             reassignment.look(partition.group)
         services.run_soon()
         (ask,) = services.asked
-        assert [one.group for one in decode_wish(ask.body).reports] == [1, 2, 3, 4, 5]
+        assert [one.group for one in decode_body(ask.body).reports] == [1, 2, 3, 4, 5]
 
 
 class TestTarget:
@@ -463,5 +463,5 @@ def test_many_reports_go_in_parts_and_none_is_forgotten(monkeypatch):
         leader.reassignment.look(group)
     services.run_soon()
     services.pass_time(1)
-    reported = [[each.group for each in decode_wish(ask.body).reports] for ask in services.asked]
+    reported = [[each.group for each in decode_body(ask.body).reports] for ask in services.asked]
     assert reported == [[1, 2], [3, 4], [5]]

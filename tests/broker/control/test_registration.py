@@ -8,7 +8,7 @@ from raftlog.broker.control.registration import HEARTBEATS_PER_SESSION, Registra
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply
 from raftlog.metadata import commands as c
 from raftlog.metadata.refusals import Refusal, kafka_code
-from raftlog.metadata.requests import Answer, Grant, Heartbeat, decode_wish, encode_answer
+from raftlog.metadata.requests import Answer, Grant, Heartbeat, decode_body, encode_answer
 from tests.broker.control.metadata_rig import SESSION_NS, FakeTurn
 from tests.metadata.clusters import (
     CLUSTER,
@@ -47,7 +47,7 @@ class Boot:
 
     @property
     def asked(self):
-        return [(ask.kind, decode_wish(ask.body)) for ask in self.services.asked]
+        return [(ask.kind, decode_body(ask.body)) for ask in self.services.asked]
 
     def kinds(self):
         return [kind for kind, _ in self.asked]
@@ -67,17 +67,17 @@ class TestRegistering:
     def test_says_who_boots_where(self):
         boot = Boot()
         boot.registration.start()
-        kind, wish = boot.asked[0]
+        kind, request = boot.asked[0]
         assert kind == ControllerKind.REGISTER
-        assert (wish.node, wish.directory, wish.boot, wish.incarnation) == (
+        assert (request.node, request.directory, request.boot, request.incarnation) == (
             1,
             directory(1),
             1,
             4711,
         )
-        assert wish.listeners[0].port == 9001
-        assert (wish.peer_host, wish.peer_port) == ("localhost", 9101)
-        assert (wish.level_min, wish.level_max) == (1, 1)
+        assert request.listeners[0].port == 9001
+        assert (request.peer_host, request.peer_port) == ("localhost", 9101)
+        assert (request.level_min, request.level_max) == (1, 1)
         assert not boot.registration.registered
 
     def test_a_grant_opens_the_boot_and_starts_heartbeats(self):

@@ -241,6 +241,6 @@ def test_pairs_of_deleted_topics_are_forgotten():
     group = found[0].turn.image.topic("orders").partitions[0].group
     for each in found:
         each._told[group] = Leader(2, 99)
-    wish = r.SubmitCommand(command=c.DeleteTopic(topic_id=found[0].turn.image.names["orders"]))
-    assert ask_controller(cluster, wish).error == 0
+    request = r.SubmitCommand(command=c.DeleteTopic(topic_id=found[0].turn.image.names["orders"]))
+    assert ask_controller(cluster, request).error == 0
     cluster.wait(lambda: not any(each._told for each in found), 10.0)

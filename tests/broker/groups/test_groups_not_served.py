@@ -92,7 +92,7 @@ def test_no_client_creates_a_topic_that_brokers_write(one, name):
     assert one.metadata(name, create=True).topics[0].error_code == (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     )
-    wish = CreateTopicsRequest([CreatableTopic(name, 1, 1)], 5000)
-    refused = one.ask(1, ApiKey.CREATE_TOPICS, wish, 7).topics[0]
+    request = CreateTopicsRequest([CreatableTopic(name, 1, 1)], 5000)
+    refused = one.ask(1, ApiKey.CREATE_TOPICS, request, 7).topics[0]
     assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert one.metadata().topics == ()

@@ -12,7 +12,7 @@ from raftlog.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopi
 from raftlog.kafka.versions import ApiKey
 from raftlog.metadata.commands import CreatePartitions, DeleteTopic
 from raftlog.metadata.refusals import Refusal
-from raftlog.metadata.requests import SubmitCommand, encode_wish
+from raftlog.metadata.requests import SubmitCommand, encode_body
 from tests.broker.cluster import Cluster
 
 
@@ -119,7 +119,7 @@ def submitted(three, command):
     (controller,) = [n for n in three.world.running() if n.broker.controller.active]
     controller.broker.context.controller.ask(
         ControllerKind.PROPOSE,
-        encode_wish(SubmitCommand(command=command)),
+        encode_body(SubmitCommand(command=command)),
         Instant(2**62),
         lambda reply: None,
     )

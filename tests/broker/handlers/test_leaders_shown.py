@@ -209,14 +209,14 @@ def test_a_controller_of_an_earlier_release_is_not_waited_for(at, monkeypatch):
     """It does not know the request and says so at once; topics and partitions are made as it made
     them."""
     cluster = Cluster(3, 3).ready()
-    decode = r.decode_wish
+    decode = r.decode_body
 
     def decode_as_before(body):
         with pytest.MonkeyPatch.context() as earlier:
             earlier.delitem(r._TABLE, 10, raising=False)
             return decode(body)
 
-    monkeypatch.setattr(r, "decode_wish", decode_as_before)
+    monkeypatch.setattr(r, "decode_body", decode_as_before)
     reset()
     error, took = make(cluster, at, "t", (1, 2, 3))
     assert (error, took < 0.1) == (0, True), took

@@ -310,7 +310,9 @@ class TestMoves:
         fourth = next(n for n in (1, 2, 3, 4) if n not in [r.node for r in before.target])
         nodes = (before.target[0].node, before.target[1].node, NodeId(fourth))
         assert (
-            ask_controller(world, r.ReassignWish(topic_id=topic_id, partition=0, nodes=nodes)).error
+            ask_controller(
+                world, r.ReassignRequest(topic_id=topic_id, partition=0, nodes=nodes)
+            ).error
             == 0
         )
         wait_settled(world, "orders")
@@ -330,11 +332,11 @@ class TestMoves:
         world.kill(fourth)
         nodes = (before.target[0].node, before.target[1].node, NodeId(fourth))
         at = before.target[0].node
-        wish = r.ReassignWish(topic_id=topic_id, partition=0, nodes=nodes)
-        assert ask_controller(world, wish, at=at).error == 0
+        request = r.ReassignRequest(topic_id=topic_id, partition=0, nodes=nodes)
+        assert ask_controller(world, request, at=at).error == 0
         world.run(2.0)
         assert not partition(world, "orders", at=at).settled
-        cancel = r.ReassignWish(topic_id=topic_id, partition=0, nodes=())
+        cancel = r.ReassignRequest(topic_id=topic_id, partition=0, nodes=())
         assert ask_controller(world, cancel, at=at).error == 0
         wait_settled(world, "orders")
         assert partition(world, "orders", at=at).target == before.target

@@ -30,7 +30,7 @@ def world(monkeypatch):
 def create(world, name, *, internal):
     reply = ask_controller(
         world,
-        r.CreateTopicWish(
+        r.NewTopicRequest(
             topic_id=TopicId(name.encode().ljust(16, b"t")),
             name=name,
             internal=internal,

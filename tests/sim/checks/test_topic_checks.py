@@ -35,7 +35,7 @@ from raftlog.kafka.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from raftlog.metadata.requests import OnceWish
+from raftlog.metadata.requests import OnceRequest
 
 NONE, EXISTS, UNKNOWN, INVALID, LATE = (
     ErrorCode.NONE,
@@ -69,7 +69,7 @@ def asks(checks, key, count=1, name="a", validate_only=False):
 
 def answers(checks, request, code):
     """What is found wrong with an answer of this code; None when it is not judged."""
-    key, name = request.key, request.wishes[0].name
+    key, name = request.key, request.changes[0].name
     body = {
         CREATE_TOPICS: CreateTopicsResponse(0, [CreatableTopicResult(name, error_code=code)]),
         DELETE_TOPICS: DeleteTopicsResponse(0, [DeletableTopicResult(name, error_code=code)]),
@@ -137,7 +137,7 @@ def test_what_nobody_knows_the_end_of_is_under_way_for_ever():
 def test_what_only_asks_changes_nothing():
     checks = cluster()
     for key in KEYS - {DELETE_TOPICS}:
-        assert asks(checks, key, 2, validate_only=True).wishes == ()
+        assert asks(checks, key, 2, validate_only=True).changes == ()
     assert checks.asked(b"\0\x13\0\5") is None
     assert "topic a was made" in checks.show(image(2, a=2))
 
@@ -168,9 +168,9 @@ def test_a_topic_changes_for_who_waits_for_that(key, before, after, what):
 
 @pytest.mark.parametrize("name", ["deleted-twice", "grown-twice"])
 def test_a_controller_that_performs_again_what_it_performed(monkeypatch, name):
-    def serve(self, sender, wish):
-        return self._serve_submit(sender, wish.wish)
+    def serve(self, sender, request):
+        return self._serve_submit(sender, request.request)
 
-    monkeypatch.setitem(controller._SERVE, OnceWish, serve)
+    monkeypatch.setitem(controller._SERVE, OnceRequest, serve)
     result = simulate(scenario_files.load(name).case.schedule)
     assert result.failure_class == "denied-rightly"

@@ -21,7 +21,7 @@ from raftlog.broker.peer_messages import ControllerKind
 from raftlog.metadata import commands as c
 from raftlog.metadata.command_codec import CommandCodec, Proposal
 from raftlog.metadata.refusals import Refusal
-from raftlog.metadata.requests import SubmitCommand, encode_wish
+from raftlog.metadata.requests import SubmitCommand, encode_body
 from tests.broker.cluster import Cluster
 from tests.broker.test_peer_codec import EXAMPLES
 
@@ -107,7 +107,7 @@ def raise_level(cluster, level):
     heard = []
     node.broker.context.controller.ask(
         ControllerKind.PROPOSE,
-        encode_wish(SubmitCommand(command=c.RaiseFeatureLevel(level=level))),
+        encode_body(SubmitCommand(command=c.RaiseFeatureLevel(level=level))),
         Instant(node.live.clock.now(cluster.world.now) + millis(3000)),
         heard.append,
     )
