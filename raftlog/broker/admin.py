@@ -13,7 +13,7 @@ from raftlog.base.ids import METADATA_GROUP
 from raftlog.base.probes import fired
 from raftlog.broker.context import Context
 from raftlog.broker.control.metadata_loader import MetadataLoader
-from raftlog.broker.control.registration import Registration
+from raftlog.broker.control.registration import BrokerRegistration
 from raftlog.broker.events import AdminCall, AdminReply
 from raftlog.broker.front.clients import Clients
 from raftlog.broker.replicas.hosts import Host, HostState
@@ -37,7 +37,7 @@ class Parts(Protocol):
     manager: PartitionManager
     loader: MetadataLoader
     multi: MultiRaft
-    registration: Registration
+    registration: BrokerRegistration
     stopping: Stopping
     clients: Clients
 

@@ -41,7 +41,7 @@ from raftlog.broker.control.metadata_loader import MetadataLoader
 from raftlog.broker.control.metadata_log import MetadataLog
 from raftlog.broker.control.once import OnceRequests
 from raftlog.broker.control.reassignment import Reassignment
-from raftlog.broker.control.registration import Registration
+from raftlog.broker.control.registration import BrokerRegistration
 from raftlog.broker.deadlines import GroupDeadlines
 from raftlog.broker.front.answers import TurnAnswers
 from raftlog.broker.front.clients import Clients
@@ -50,7 +50,7 @@ from raftlog.broker.front.router import Floor, Router
 from raftlog.broker.groups.coordinators import GroupCoordinators
 from raftlog.broker.groups.offsets_topic import OffsetsTopic
 from raftlog.broker.handlers import Handlers
-from raftlog.broker.log_directories import LogDirectories
+from raftlog.broker.log_directories import BrokerDirectories
 from raftlog.broker.replicas.campaigns import Campaigns
 from raftlog.broker.replicas.incarnations import Incarnations
 from raftlog.broker.replicas.links import Links
@@ -58,7 +58,7 @@ from raftlog.broker.replicas.machines import machine_for
 from raftlog.broker.replicas.multi_raft import MultiRaft
 from raftlog.broker.replicas.node_clocks import NodeClocks
 from raftlog.broker.replicas.partition_manager import PartitionManager
-from raftlog.broker.replicas.rounds import Rounds
+from raftlog.broker.replicas.rounds import WriteRounds
 from raftlog.broker.replicas.scrubbing import Scrubber
 from raftlog.broker.replicas.stopping import Stopping
 from raftlog.broker.replicas.throttles import Throttles
@@ -99,7 +99,7 @@ class Broker:
             entropy=entropy,
             tracer=tracer,
             now=now,
-            log_directories=LogDirectories.of_boot(
+            log_directories=BrokerDirectories.of_boot(
                 config.data_path or f"directory-{identity.directory:016x}", further
             ),
         )
@@ -129,7 +129,7 @@ class Broker:
         self.links = Links(
             context, self.multi, self.registration, self.metadata_log, self.channel, incarnations
         )
-        self.rounds = Rounds(
+        self.rounds = WriteRounds(
             context,
             self.volume,
             self.multi,
@@ -191,7 +191,7 @@ class Broker:
         self.channel = ControllerChannel(context, self.controller)
         incarnation = int.from_bytes(context.entropy.bytes(8), "big")
         self.once = OnceRequests(incarnation)
-        self.registration = Registration(context, self.channel, incarnation, self._granted)
+        self.registration = BrokerRegistration(context, self.channel, incarnation, self._granted)
         self.reassignment = Reassignment(context, self.channel)
         self.loader = MetadataLoader(
             context, self.metadata_log, self.controller, self._image_changed

@@ -37,7 +37,7 @@ class LogDirectory:
 
 @final
 @attrs.define(eq=False)
-class LogDirectories:
+class BrokerDirectories:
     """All directories of this broker, the data directory first."""
 
     all: list[LogDirectory]
@@ -53,14 +53,14 @@ class LogDirectories:
     """Where the replicas lie that run, or wait to run, here."""
 
     @staticmethod
-    def of_boot(first: str, further: Sequence[FurtherImage]) -> "LogDirectories":
+    def of_boot(first: str, further: Sequence[FurtherImage]) -> "BrokerDirectories":
         """The directories as a boot found them."""
         found = [LogDirectory("", first)]
         names: dict[str, str] = {}
         for image in further:
             found.append(LogDirectory(image.prefix, image.name, image.error, bool(image.prefix)))
             names.update(dict.fromkeys(image.replicas, image.prefix))
-        return LogDirectories(found, names)
+        return BrokerDirectories(found, names)
 
     @property
     def further(self) -> list[LogDirectory]:

@@ -18,7 +18,7 @@ from raftlog.base.units import Instant, WallMillis
 from raftlog.broker.config import BrokerConfig
 from raftlog.broker.deadlines import Timer, Timers
 from raftlog.broker.events import Effects, Job, LinkUp, Read
-from raftlog.broker.log_directories import LogDirectories
+from raftlog.broker.log_directories import BrokerDirectories
 from raftlog.broker.topic_settings import BrokerDefaults, defaults_of
 from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage
 from raftlog.partition.replica import PartitionReplica
@@ -43,7 +43,7 @@ class Turn:
     image: ClusterImage = EMPTY_IMAGE
     replicas: dict[GroupId, PartitionReplica] = attrs.Factory(dict)
     """Running replicas by group; opened, not failed for good. Group 0 is among them."""
-    log_directories: LogDirectories
+    log_directories: BrokerDirectories
     caught_up: bool = False
     """Whether the image has been as new as the registration of this boot."""
     routes: int = 0

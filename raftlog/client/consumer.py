@@ -32,11 +32,11 @@ from raftlog.client import system
 from raftlog.client.core.arguments import LookedUp, OffsetFrom, Seconds, TopicName
 from raftlog.client.core.asks import EARLIEST, LATEST
 from raftlog.client.core.calls import Call
-from raftlog.client.core.group.consumer import Change, GroupConsumer, Notice
+from raftlog.client.core.group.consumer import GroupConsumer, Notice, PartitionChange
 from raftlog.client.core.group.options import ConsumerOptions
 from raftlog.client.core.group_asks import OffsetAndMetadata, fetch_offsets
 from raftlog.client.core.results import OffsetAt
-from raftlog.client.core.values import ClientOptions, ConsumedRecord, Effects, TopicPartition
+from raftlog.client.core.values import ClientEffects, ClientOptions, ConsumedRecord, TopicPartition
 from raftlog.client.trio_driver import Client
 
 Records = dict[TopicPartition, list[ConsumedRecord]]
@@ -46,9 +46,9 @@ _LEAVE_SECONDS: Final = 5.0
 coordinator."""
 _OPTIONS: Final = frozenset(field.name for field in attrs.fields(ConsumerOptions))
 _LISTENER_METHODS: Final = {
-    Change.ASSIGNED: "on_partitions_assigned",
-    Change.REVOKED: "on_partitions_revoked",
-    Change.LOST: "on_partitions_lost",
+    PartitionChange.ASSIGNED: "on_partitions_assigned",
+    PartitionChange.REVOKED: "on_partitions_revoked",
+    PartitionChange.LOST: "on_partitions_lost",
 }
 
 
@@ -63,7 +63,7 @@ class Consumer:
         bootstrap: str = "",
         *,
         options: ClientOptions | None = None,
-        machine: system.Machine = system.THIS_MACHINE,
+        machine: system.DriverPorts = system.THIS_MACHINE,
         **more: object,
     ) -> None:
         given: dict[str, Any] = {name: more.pop(name) for name in list(more) if name in _OPTIONS}
@@ -117,7 +117,7 @@ class Consumer:
                     self._core.commit_error = failed
             places = tuple(self._core.positions.places())
             if autocommit and places:
-                await self._tell(Notice(Change.REVOKED, places))
+                await self._tell(Notice(PartitionChange.REVOKED, places))
             await self._client.result_of(self._begin_leave)
 
     def _may_commit(self) -> bool:
@@ -125,7 +125,7 @@ class Consumer:
             return False
         return self._core.membership.is_member or not self._core.subscribed.active
 
-    def _begin_leave(self, call_id: int) -> Effects:
+    def _begin_leave(self, call_id: int) -> ClientEffects:
         self._core.leave(call_id)
         return self._client.turn_effects()
 
@@ -224,8 +224,8 @@ class Consumer:
 
     async def _tell(self, notice: Notice) -> None:
         method = getattr(self._listener, _LISTENER_METHODS[notice.change], None)
-        if method is None and notice.change is Change.LOST:
-            method = getattr(self._listener, _LISTENER_METHODS[Change.REVOKED], None)
+        if method is None and notice.change is PartitionChange.LOST:
+            method = getattr(self._listener, _LISTENER_METHODS[PartitionChange.REVOKED], None)
         if method is not None:
             result = method(list(notice.partitions))
             if inspect.isawaitable(result):
@@ -264,7 +264,7 @@ class Consumer:
                 for place, each in offsets.items()
             }
 
-        def begin(call_id: int) -> Effects:
+        def begin(call_id: int) -> ClientEffects:
             self._core.commit(call_id, wanted)
             return self._client.turn_effects()
 

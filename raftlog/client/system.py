@@ -1,7 +1,7 @@
 """The machine as the drivers need it: time, randomness and sockets.
 
 The client may not import the runtime: neither floor may know the other (docs/architecture.md). So
-the little that a client needs is written here. A `Machine` holds it. `THIS_MACHINE` is the real
+the little that a client needs is written here. A `DriverPorts` holds it. `THIS_MACHINE` is the real
 one; the simulator passes others.
 """
 
@@ -115,7 +115,7 @@ def client_options(
 _OPTIONS: Final = [field.name for field in attrs.fields(ClientOptions)]
 
 
-class Connection(Protocol):
+class ConnectedStream(Protocol):
     """A connected stream. Its methods raise OSError when the other end is gone."""
 
     async def receive_into(self, view: memoryview) -> int:
@@ -184,14 +184,14 @@ async def connect(host: str, port: int) -> ClientSocket:
 
 @final
 @attrs.frozen(kw_only=True)
-class Machine:
+class DriverPorts:
     """The functions that a driver calls on its machine. The clock is trio's and is not among
     them."""
 
     entropy: Entropy
     wall_ms: Callable[[], WallMillis]
-    connect: Callable[[str, int], Awaitable[Connection]]
+    connect: Callable[[str, int], Awaitable[ConnectedStream]]
     """Opens a connection to (host, port); OSError when nothing listens there."""
 
 
-THIS_MACHINE: Final = Machine(entropy=SystemEntropy(), wall_ms=wall_ms, connect=connect)
+THIS_MACHINE: Final = DriverPorts(entropy=SystemEntropy(), wall_ms=wall_ms, connect=connect)

@@ -48,12 +48,12 @@ from raftlog.client.core.group.consumer import GroupConsumer
 from raftlog.client.core.group.options import ConsumerOptions
 from raftlog.client.core.results import OffsetAt
 from raftlog.client.core.values import (
+    ClientEffects,
     ClientOptions,
     Complete,
     Dial,
-    Effects,
+    Disconnect,
     Event,
-    Hangup,
     RecordPosition,
     Send,
     Settled,
@@ -79,7 +79,7 @@ class Client:
         bootstrap: str = "",
         *,
         options: ClientOptions | None = None,
-        machine: system.Machine = system.THIS_MACHINE,
+        machine: system.DriverPorts = system.THIS_MACHINE,
         **more: object,
     ) -> None:
         self.options = system.client_options(bootstrap, options, more)
@@ -148,7 +148,7 @@ class Client:
     def _turn(self, events: Sequence[Event]) -> None:
         self._perform(self._core.handle(events, system.now()))
 
-    def _perform(self, effects: Effects) -> None:
+    def _perform(self, effects: ClientEffects) -> None:
         wires = self._wires
         assert wires is not None, "the client is not open"
         for action in effects.actions:
@@ -164,7 +164,7 @@ class Client:
             elif kind is Dial:
                 wires.dial(action)  # type: ignore[arg-type]
             else:
-                assert isinstance(action, Hangup), action
+                assert isinstance(action, Disconnect), action
                 wires.hang_up(action)
         earlier = effects.wake_at < self._wake_at
         self._wake_at = effects.wake_at
@@ -193,7 +193,7 @@ class Client:
         """Take a turn of the core at once, after the consumer was changed."""
         self._turn(())
 
-    def turn_effects(self) -> Effects:
+    def turn_effects(self) -> ClientEffects:
         """The effects of one turn of the core, for `result_of`."""
         return self._core.handle((), system.now())
 
@@ -216,7 +216,7 @@ class Client:
         """Make a call (see `raftlog.client.core.asks`) and wait for its result."""
         return await self.result_of(lambda call_id: self._core.call(call_id, request, system.now()))
 
-    async def result_of(self, begin: Callable[[int], Effects]) -> Any:
+    async def result_of(self, begin: Callable[[int], ClientEffects]) -> Any:
         """Give a call its number, begin it with `begin`, and wait for its result."""
         if self._wires is None:
             raise LocalMisuse("the client is not open", do="async with Client(...) as client")

@@ -1,4 +1,4 @@
-"""The connections of a trio client. They perform `Dial`, `Send` and `Hangup`, and report events.
+"""The connections of a trio client: they perform `Dial`, `Send` and `Disconnect` and report events.
 
 A wire sends at once as much as the kernel takes; a writer task sends the rest. Answers are received
 into memory that is then handed to the core with the frames in it. Only the start of a frame that
@@ -20,10 +20,10 @@ from raftlog.client.core.values import (
     Connected,
     Dial,
     DialId,
+    Disconnect,
     Disconnected,
     Event,
     Frame,
-    Hangup,
     Send,
 )
 from raftlog.kafka.frames import FrameCutter
@@ -39,7 +39,7 @@ class _Wire:
 
     dial: DialId
     scope: trio.CancelScope
-    socket: system.Connection | None = None
+    socket: system.ConnectedStream | None = None
     unsent: deque[Buffer] = attrs.Factory(deque)
     writable: trio.Event = attrs.Factory(trio.Event)
 
@@ -52,7 +52,7 @@ class Wires:
 
     nursery: trio.Nursery
     report: Callable[[Sequence[Event]], None]
-    connect: Callable[[str, int], Awaitable[system.Connection]]
+    connect: Callable[[str, int], Awaitable[system.ConnectedStream]]
     _wires: dict[DialId, _Wire] = attrs.field(factory=dict, init=False)
 
     def dial(self, dial: Dial) -> None:
@@ -73,13 +73,13 @@ class Wires:
         if not waiting and not self._push(wire, wire.socket):
             wire.writable.set()
 
-    def hang_up(self, hangup: Hangup) -> None:
+    def hang_up(self, hangup: Disconnect) -> None:
         """Close a connection. Nothing more is reported for it."""
         wire = self._wires.pop(hangup.dial, None)
         if wire is not None:
             wire.scope.cancel()
 
-    def _push(self, wire: _Wire, socket: system.Connection) -> bool:
+    def _push(self, wire: _Wire, socket: system.ConnectedStream) -> bool:
         """Send as much as the kernel takes; return whether everything is sent. An error is not
         handled here: the reader finds the broken connection too."""
         unsent = wire.unsent
@@ -106,7 +106,7 @@ class Wires:
         if self._wires.pop(wire.dial, None) is not None and not wire.scope.cancel_called:
             self.report((Disconnected(wire.dial, why),))
 
-    async def _converse(self, wire: _Wire, socket: system.Connection) -> str:
+    async def _converse(self, wire: _Wire, socket: system.ConnectedStream) -> str:
         """Send and receive until the connection ends; return the reason."""
         try:
             self.report((Connected(wire.dial),))
@@ -118,7 +118,7 @@ class Wires:
         finally:
             socket.close()
 
-    async def _write(self, wire: _Wire, socket: system.Connection) -> None:
+    async def _write(self, wire: _Wire, socket: system.ConnectedStream) -> None:
         """Send the bytes that the kernel did not take at once."""
         while True:
             await wire.writable.wait()
@@ -126,7 +126,7 @@ class Wires:
             while not self._push(wire, socket):
                 await socket.wait_writable()
 
-    async def _read(self, wire: _Wire, socket: system.Connection) -> str:
+    async def _read(self, wire: _Wire, socket: system.ConnectedStream) -> str:
         """Receive until the stream ends or breaks; return the reason."""
         cutter = FrameCutter.for_responses()
         slab, filled, wanted = memoryview(bytearray(RECEIVE_BYTES)), 0, 0

@@ -43,7 +43,7 @@ Message: TypeAlias = tuple[Any, ...]
 
 
 @final
-class Request(NamedTuple):
+class DecodedRequest(NamedTuple):
     """A decoded request. `served` is False when it must be answered with error 35; `items` are the
     elements of its arrays and its tagged fields."""
 
@@ -99,7 +99,7 @@ _new: Final = tuple.__new__
 # --- the server's side ----------------------------------------------------------------------------
 
 
-def decode_request(frame: Buffer) -> Request:
+def decode_request(frame: Buffer) -> DecodedRequest:
     """One whole request frame.
 
     Raises ProtocolError when the bytes do not parse or no schema exists: the connection must close.
@@ -110,7 +110,7 @@ def decode_request(frame: Buffer) -> Request:
     reading = _request_readings.get((key, version)) or _load_reading(key, version, "request")
     if reading is None:
         if key == API_VERSIONS:
-            return Request(key, version, correlation, None, ApiVersionsRequest(), False, 0)
+            return DecodedRequest(key, version, correlation, None, ApiVersionsRequest(), False, 0)
         raise ProtocolError(f"no schema for API {key} version {version}", do="close")
     label, decode, tags, views, served = reading
     data = as_data(frame, views)
@@ -124,7 +124,9 @@ def decode_request(frame: Buffer) -> Request:
     except ProtocolError as error:
         raise ProtocolError(error.what, on=label) from None
     trailing, items = len(data) - pos, FRAME_ITEMS_MAX - left
-    return _new(Request, (key, version, correlation, client_id, body, served, trailing, items))
+    return _new(
+        DecodedRequest, (key, version, correlation, client_id, body, served, trailing, items)
+    )
 
 
 def encode_response(

@@ -14,8 +14,8 @@ import attrs
 from raftlog.base.errors import LocalMisuse, ProtocolError, RemoteError
 from raftlog.base.limits import CLIENT_REQUESTS_IN_FLIGHT_MAX
 from raftlog.kafka.codec import (
+    DecodedRequest,
     Message,
-    Request,
     decode_request,
     decode_response,
     encode_request,
@@ -58,7 +58,7 @@ class ServerConnection:
     repeats: ProduceRepeats = attrs.field(factory=ProduceRepeats, init=False)
     """Of use while the state is OPEN."""
 
-    def receive(self, frame: Buffer) -> Request:
+    def receive(self, frame: Buffer) -> DecodedRequest:
         """Decode one frame; ProtocolError means that the connection must close."""
         if self.state is State.OPEN:
             repeated = self.repeats.read(frame)
@@ -89,7 +89,7 @@ class ServerConnection:
 
 
 @final
-class Sent(NamedTuple):
+class NumberedRequest(NamedTuple):
     """A numbered request, ready to go."""
 
     correlation_id: int
@@ -121,7 +121,7 @@ class ClientConnection:
     _waiting: deque[tuple[int, int, int]] = attrs.field(factory=deque)
     """(correlation id, API key, version) of requests without an answer, in order."""
 
-    def hello(self) -> Sent:
+    def hello(self) -> NumberedRequest:
         """The ApiVersions request that opens the conversation."""
         version = _own_range(ApiKey.API_VERSIONS)[1]
         body = ApiVersionsRequest(self.software_name, self.software_version)
@@ -133,7 +133,7 @@ class ClientConnection:
             raise RemoteError(f"the broker does not serve {api_name(api_key)} as we know it")
         return self.agreed[api_key]
 
-    def send(self, api_key: int, body: Message, *, version: int | None = None) -> Sent:
+    def send(self, api_key: int, body: Message, *, version: int | None = None) -> NumberedRequest:
         """Number and encode a request in the agreed version, or in the one given.
 
         A Produce with acks=0 has no answer: say so with `forget`.
@@ -147,7 +147,7 @@ class ClientConnection:
         parts = encode_request(api_key, chosen, correlation, self.client_id, body)
         self._next = 0 if correlation == CORRELATION_ID_MAX else correlation + 1
         self._waiting.append((correlation, int(api_key), chosen))
-        return Sent(correlation, parts)
+        return NumberedRequest(correlation, parts)
 
     def forget(self, correlation_id: int) -> None:
         """The request just sent will have no answer (acks=0)."""

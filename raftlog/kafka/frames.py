@@ -35,7 +35,7 @@ _PRODUCE: Final = 0
 
 
 @final
-class Cut(NamedTuple):
+class CutFrames(NamedTuple):
     """What `cut` found."""
 
     frames: list[memoryview]
@@ -93,7 +93,7 @@ class FrameCutter:
         self.frame_bytes_max = frame_bytes_max
         self.small_frame_bytes_max = min(frame_bytes_max, FRAME_BYTES_SMALL_MAX)
 
-    def cut(self, view: memoryview) -> Cut:
+    def cut(self, view: memoryview) -> CutFrames:
         """All whole frames at the start of `view`.
 
         Raises ProtocolError at the first length out of bounds; frames before it are lost with the
@@ -108,10 +108,10 @@ class FrameCutter:
             start = position + PREFIX_BYTES
             if end - start < size:
                 hidden = end - start < KEY_BYTES and size > self.small_frame_bytes_max
-                return Cut(frames, position, PREFIX_BYTES + (KEY_BYTES if hidden else size))
+                return CutFrames(frames, position, PREFIX_BYTES + (KEY_BYTES if hidden else size))
             position = start + size
             frames.append(view[start:position])
-        return Cut(frames, position, PREFIX_BYTES)
+        return CutFrames(frames, position, PREFIX_BYTES)
 
     def _size(self, view: memoryview, position: int, end: int) -> int:
         """The length at `position`, within bounds."""

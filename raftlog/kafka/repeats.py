@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, final
 
 import attrs
 
-from raftlog.kafka.codec import Request
+from raftlog.kafka.codec import DecodedRequest
 from raftlog.kafka.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -64,7 +64,7 @@ class ProduceRepeats:
     stream: ProduceStream | None = None
     """What was learned; None before that."""
 
-    def learn(self, frame: Buffer, request: Request) -> None:
+    def learn(self, frame: Buffer, request: DecodedRequest) -> None:
         """`request` is what the codec read from `frame`: the next one may be like it."""
         if request.api_key != _PRODUCE or request.api_version < FLEXIBLE_FROM:
             return
@@ -97,7 +97,7 @@ class ProduceRepeats:
             partition,
         )
 
-    def read(self, frame: Buffer) -> Request | None:
+    def read(self, frame: Buffer) -> DecodedRequest | None:
         """The request, if it repeats the last one; None when the codec must look at it."""
         found = self.match(frame)
         if found is None or self.stream is None:
@@ -106,7 +106,7 @@ class ProduceRepeats:
         version, client_id, transactional_id, acks, timeout_ms, name, topic_id, number = self.stream
         topic = TopicProduceData(name, topic_id, (PartitionProduceData(number, records),))
         body = ProduceRequest(transactional_id, acks, timeout_ms, (topic,))
-        return Request(_PRODUCE, version, correlation_id, client_id, body, True, 0, _ITEMS)
+        return DecodedRequest(_PRODUCE, version, correlation_id, client_id, body, True, 0, _ITEMS)
 
     def match(self, frame: Buffer) -> tuple[int, Buffer] | None:
         """Correlation id and records of a request of the `stream`; None when it is not one."""

@@ -23,7 +23,7 @@ from raftlog.metadata import fields as f
 
 @final
 @attrs.frozen(kw_only=True)
-class Listener:
+class BrokerListener:
     """Where clients find a broker under one listener name: the advertised address."""
 
     name: str
@@ -49,7 +49,7 @@ class BrokerImage:
     boot: BootNumber
     incarnation: int
     epoch: int
-    listeners: tuple[Listener, ...]
+    listeners: tuple[BrokerListener, ...]
     peer_host: str
     peer_port: int
     rack: str
@@ -60,7 +60,7 @@ class BrokerImage:
     former: tuple[DirectoryId, ...]
     metadata_replica: ReplicaId
 
-    def listener(self, name: str) -> Listener | None:
+    def listener(self, name: str) -> BrokerListener | None:
         """The listener of that name."""
         return next((listener for listener in self.listeners if listener.name == name), None)
 
@@ -82,7 +82,7 @@ LISTENER_FIELDS: Final[f.Fields] = (
     ("port", f.U16),
     ("protocol", f.text(HOST_BYTES_MAX)),
 )
-LISTENERS: Final = f.many(f.record(Listener, LISTENER_FIELDS), LISTENERS_MAX)
+LISTENERS: Final = f.many(f.record(BrokerListener, LISTENER_FIELDS), LISTENERS_MAX)
 
 BROKER: Final = f.record(
     BrokerImage,

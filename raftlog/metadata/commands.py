@@ -23,7 +23,7 @@ from raftlog.base.ids import (
     Term,
     TopicId,
 )
-from raftlog.metadata.broker_image import Listener
+from raftlog.metadata.broker_image import BrokerListener
 from raftlog.metadata.refusals import Refusal
 from raftlog.metadata.topic_image import Configs
 
@@ -56,7 +56,7 @@ class RegisterBroker:
     directory: DirectoryId
     boot: BootNumber
     incarnation: int
-    listeners: tuple[Listener, ...]
+    listeners: tuple[BrokerListener, ...]
     peer_host: str
     peer_port: int
     rack: str

@@ -224,7 +224,7 @@ class Grant:
 
 @final
 @attrs.frozen(kw_only=True)
-class Answer:
+class ControllerAnswer:
     """`refusal` None: done, and an image of `version` shows it. `value` is what was allocated."""
 
     refusal: Refusal | None
@@ -370,7 +370,7 @@ def decode_body(body: Buffer) -> RequestBody:
     return request
 
 
-def encode_answer(answer: Answer) -> bytes:
+def encode_answer(answer: ControllerAnswer) -> bytes:
     """The body of an answer; a long message is cut."""
     message = answer.message.encode()[:CONTROLLER_TEXT_BYTES_MAX].decode(errors="ignore")
     writer = Writer()
@@ -380,10 +380,10 @@ def encode_answer(answer: Answer) -> bytes:
     return writer.bytes()
 
 
-def decode_answer(body: Buffer) -> Answer:
+def decode_answer(body: Buffer) -> ControllerAnswer:
     """The reverse; ProtocolError for anything else."""
     reader = Reader(body, ProtocolError, "controller answer")
-    answer = Answer(
+    answer = ControllerAnswer(
         refusal=REFUSAL.read(reader),
         message=reader.text(CONTROLLER_TEXT_BYTES_MAX),
         version=reader.u64(),

@@ -61,7 +61,7 @@ from raftlog.raft.options import RaftOptions
 from raftlog.raft.output import Output
 from raftlog.raft.progress import Progress
 from raftlog.raft.roles import become_follower, stop
-from raftlog.raft.rounds import Rounds
+from raftlog.raft.rounds import RaftRounds
 from raftlog.raft.state import (
     CANDIDATE,
     FOLLOWER,
@@ -145,7 +145,7 @@ class RaftNode:
             memberships=list(memberships),
             voter=memberships[-1][1].is_voter(me),
             damaged=damaged,
-            rounds=Rounds(log.last_index),
+            rounds=RaftRounds(log.last_index),
             election_timeout=options.election_ns,
         )
         self._boot(ahead=ahead)

@@ -36,7 +36,7 @@ class Round:
 
 @final
 @attrs.define(eq=False)
-class Rounds:
+class RaftRounds:
     """The rounds in flight, oldest first.
 
     * `durable`: everything up to here survives a crash, in the present log.

@@ -20,7 +20,7 @@ from raftlog.raft.messages import RaftMessage
 from raftlog.raft.options import RaftOptions
 from raftlog.raft.output import Installed, LogRead, ReadState, SnapshotRead, TransferDone
 from raftlog.raft.progress import Progress
-from raftlog.raft.rounds import Rounds
+from raftlog.raft.rounds import RaftRounds
 
 LONG_AGO: Final = Instant(-(2**62))
 
@@ -169,7 +169,7 @@ class RaftState:
     memberships: list[tuple[RaftIndex, Membership]]
     voter: bool
     damaged: LogPosition | None
-    rounds: Rounds
+    rounds: RaftRounds
     send: list[RaftMessage] = attrs.Factory(list)
     queued: Queued | None = None
     promises: list[RaftMessage] = attrs.Factory(list)

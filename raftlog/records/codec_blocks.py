@@ -43,7 +43,7 @@ _LZ4_RATIO_MAX: Final = 255
 
 
 @final
-class Tally:
+class CheckingCost:
     """The cost of checking compressed fields so far, in array elements of a request.
 
     The meter of a turn charges the difference. 8 KiB of decompressed bytes, or 16 block heads,
@@ -65,7 +65,7 @@ class Tally:
         self._sixteenths += heads
 
 
-TALLY: Final = Tally()
+TALLY: Final = CheckingCost()
 """The tally of the broker's loop, the only thread that calls `blocks_bytes_max`."""
 
 

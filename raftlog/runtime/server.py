@@ -36,7 +36,7 @@ from raftlog.runtime.huge_pages import use_huge_pages_again
 from raftlog.runtime.machine import Machine, raise_file_limit, this_machine, tune_process
 from raftlog.runtime.network import handshake
 from raftlog.runtime.network.handshake import Agreed, PeerIdentity, PlainPeerError, Trust
-from raftlog.runtime.network.listener import ACCEPT_PAUSE_SECONDS, Connections
+from raftlog.runtime.network.listener import ACCEPT_PAUSE_SECONDS, AcceptedConnections
 from raftlog.runtime.network.peer_links import PeerLinks
 from raftlog.runtime.network.peer_trust import trust_of
 from raftlog.runtime.network.streams import ByteStream, Listening
@@ -62,7 +62,7 @@ FOUND_THE_CLUSTER: Final = "found the cluster by raftlog format (see raftlog for
 _NO_CLUSTER: Final = ClusterId(bytes(16))
 
 
-class Stream(Protocol):
+class StreamTaker(Protocol):
     """How a listener hands over a connection."""
 
     async def __call__(self, stream: ByteStream, address: str) -> None: ...
@@ -344,7 +344,7 @@ class _BrokerProcess:
         self.threads.start()
         try:
             async with trio.open_nursery() as nursery:
-                connections = Connections(
+                connections = AcceptedConnections(
                     driver,
                     machine.pool,
                     self.files,
@@ -398,7 +398,7 @@ class _BrokerProcess:
     async def _listen(
         self,
         nursery: trio.Nursery,
-        connections: Connections,
+        connections: AcceptedConnections,
         links: PeerLinks,
         admin: AdminServer,
     ) -> Started:
@@ -453,7 +453,7 @@ class _BrokerProcess:
 class _ClientListener:
     """A client listener by name."""
 
-    connections: Connections
+    connections: AcceptedConnections
     name: str
 
     async def __call__(self, stream: ByteStream, address: str) -> None:
@@ -461,7 +461,7 @@ class _ClientListener:
 
 
 async def _bind(
-    nursery: trio.Nursery, host: str, port: int, serve_one: Stream, process: _BrokerProcess
+    nursery: trio.Nursery, host: str, port: int, serve_one: StreamTaker, process: _BrokerProcess
 ) -> int:
     """Listen and serve what connects; the port that was bound."""
     try:
@@ -480,7 +480,7 @@ async def _bind(
 
 
 async def _accept_for_ever(
-    nursery: trio.Nursery, listening: Listening, serve_one: Stream, process: _BrokerProcess
+    nursery: trio.Nursery, listening: Listening, serve_one: StreamTaker, process: _BrokerProcess
 ) -> None:
     try:
         while True:

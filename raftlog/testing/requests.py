@@ -28,7 +28,7 @@ from raftlog.broker.events import (
     Reply,
     Request,
 )
-from raftlog.kafka.codec import Request as Decoded
+from raftlog.kafka.codec import DecodedRequest as Decoded
 from raftlog.kafka.codec import decode_request, encode_response
 from raftlog.kafka.error_bodies import error_body
 from raftlog.kafka.error_codes import ErrorCode

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from raftlog.broker.groups.coordinators import GroupCoordinators, Led
+from raftlog.broker.groups.coordinators import Coordinated, GroupCoordinators
 from raftlog.groups import fences, leaving, offsets, syncing
 from raftlog.groups.coordinator import Coordinator
 from raftlog.groups.joining import Joins
@@ -80,7 +80,7 @@ def coordinators_outlive_their_leadership() -> None:
     """64: what a coordinator held is kept when the leadership is lost, and goes on with the
     next."""
     real = GroupCoordinators._look
-    Led.leads = property(lambda self: True)  # type: ignore[method-assign, assignment]
+    Coordinated.leads = property(lambda self: True)  # type: ignore[method-assign, assignment]
 
     def look(self: GroupCoordinators, replica: Any) -> None:
         if replica.group not in self._led:

@@ -7,13 +7,13 @@ import attrs
 from raftlog.base.ids import GroupId, NodeId, Term
 from raftlog.broker.control import controller
 from raftlog.broker.control.controller import Controller
-from raftlog.broker.control.reassignment import Led, Reassignment
-from raftlog.broker.front.router import Leader, Router
+from raftlog.broker.control.reassignment import LedPartition, Reassignment
+from raftlog.broker.front.router import KnownLeader, Router
 from raftlog.broker.replicas.partition_manager import PartitionManager
 from raftlog.broker.replicas.replica_deletions import ReplicaDeletions
 from raftlog.metadata.broker_image import Removal
 from raftlog.metadata.delta import Retarget
-from raftlog.metadata.requests import Answer, OnceRequest
+from raftlog.metadata.requests import ControllerAnswer, OnceRequest
 from raftlog.metadata.topic_image import PartitionImage
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft import following
@@ -27,7 +27,7 @@ from raftlog.storage.replica import Registration
 def performed_again() -> None:
     """37: the controller performs what it is asked, whether or not it was performed before."""
 
-    def serve(self: Controller, sender: NodeId, request: OnceRequest) -> Answer:
+    def serve(self: Controller, sender: NodeId, request: OnceRequest) -> ControllerAnswer:
         return self._serve_submit(sender, request.request)
 
     table: dict[type[Any], Any] = controller._SERVE
@@ -37,7 +37,7 @@ def performed_again() -> None:
 def performed_for_nothing() -> None:
     """37b: who asks again for producer ids is told that it has them, and not which."""
 
-    def serve(self: Controller, sender: NodeId, request: OnceRequest) -> Answer:
+    def serve(self: Controller, sender: NodeId, request: OnceRequest) -> ControllerAnswer:
         before = self.projected
         answer = serve_once(self, sender, request)
         return answer if self.projected is not before else attrs.evolve(answer, value=0)
@@ -56,7 +56,7 @@ def leaders_named_while_opening() -> None:
     """46: a booted broker names leaders before its image is as new as its boot."""
     real = Router.newest
 
-    def newest(self: Router, partition: PartitionImage) -> Leader | None:
+    def newest(self: Router, partition: PartitionImage) -> KnownLeader | None:
         context: Any = self.turn
         opened, context.caught_up = context.caught_up, True
         try:
@@ -72,7 +72,7 @@ def leaders_of_earlier_boots_forgotten() -> None:
     ones."""
     real = Router.newest
 
-    def newest(self: Router, partition: PartitionImage) -> Leader | None:
+    def newest(self: Router, partition: PartitionImage) -> KnownLeader | None:
         self.floors = {}
         return real(self, partition)
 
@@ -159,7 +159,7 @@ def moves_by_an_old_image() -> None:
     real = Reassignment._tell_target
 
     def tell(
-        self: Reassignment, replica: PartitionReplica, partition: PartitionImage, led: Led
+        self: Reassignment, replica: PartitionReplica, partition: PartitionImage, led: LedPartition
     ) -> None:
         reported = attrs.evolve(partition.reported, term=replica.term)
         real(self, replica, attrs.evolve(partition, reported=reported), led)

@@ -24,7 +24,7 @@ from raftlog.raft import (
 from raftlog.raft.messages import Append, AppendReply, VoteReply
 from raftlog.raft.options import RaftOptions
 from raftlog.raft.progress import PROBE, REPLICATE, Progress
-from raftlog.raft.rounds import Rounds
+from raftlog.raft.rounds import RaftRounds
 from raftlog.raft.state import CANDIDATE, FOLLOWER, LEADER, RaftState
 from raftlog.storage.directories import store as storage_store
 
@@ -63,13 +63,13 @@ def term_not_persisted() -> None:
 
 def acknowledged_before_its_sync() -> None:
     """3: a round counts as durable as soon as it is handed out, on leaders and followers alike."""
-    real = Rounds.begin
+    real = RaftRounds.begin
 
-    def begin(self: Rounds, io_id: Any, last_index: RaftIndex, **more: Any) -> None:
+    def begin(self: RaftRounds, io_id: Any, last_index: RaftIndex, **more: Any) -> None:
         real(self, io_id, last_index, **more)
         self.durable = max(self.durable, last_index)
 
-    Rounds.begin = begin  # type: ignore[method-assign]
+    RaftRounds.begin = begin  # type: ignore[method-assign]
 
 
 def old_term_committed_by_count() -> None:
@@ -324,7 +324,7 @@ def commit_past_what_was_verified() -> None:
 
 def ended_rounds_stabilise() -> None:
     """32: a write of an ended term makes what took its place durable."""
-    Rounds.cut = lambda self, last_index: None  # type: ignore[method-assign]
+    RaftRounds.cut = lambda self, last_index: None  # type: ignore[method-assign]
 
 
 def acks_of_ended_terms_count() -> None:

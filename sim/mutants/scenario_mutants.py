@@ -10,7 +10,7 @@ from raftlog.broker.control import registration
 from raftlog.broker.events import Effects, Event
 from raftlog.broker.front.clients import Clients
 from raftlog.broker.front.ledger import Ledger
-from raftlog.broker.replicas.rounds import Rounds
+from raftlog.broker.replicas.rounds import WriteRounds
 from raftlog.partition.output import ReplicaOutput
 from raftlog.partition.producing.produce_path import ProducePath
 from raftlog.partition.producing.producers import Duplicate
@@ -76,7 +76,7 @@ def time_by_the_wall_clock() -> None:
 
 def producers_released_by_commits_only() -> None:
     """52b: whether a group still holds much is looked at when it commits, and at no other time."""
-    take, settle = PartitionReplica.take, Rounds._settle
+    take, settle = PartitionReplica.take, WriteRounds._settle
     commits: set[PartitionReplica] = set()
 
     def taken(self: PartitionReplica, *arguments: Any) -> ReplicaOutput:
@@ -84,12 +84,12 @@ def producers_released_by_commits_only() -> None:
         (commits.add if output.committed or output.leadership else commits.discard)(self)
         return output
 
-    def settled(self: Rounds, replica: PartitionReplica) -> None:
+    def settled(self: WriteRounds, replica: PartitionReplica) -> None:
         if replica in commits:
             settle(self, replica)
 
     PartitionReplica.take = taken  # type: ignore[method-assign]
-    Rounds._settle = settled  # type: ignore[method-assign]
+    WriteRounds._settle = settled  # type: ignore[method-assign]
 
 
 _first_off_s: dict[Broker, int] = {}

@@ -9,7 +9,7 @@ from raftlog.client.core.fetcher import Polled
 from raftlog.client.trio_driver import Client
 from raftlog.runtime.disks import log_writer
 from raftlog.runtime.network.intake import Intake, Receiver
-from raftlog.runtime.network.listener import ClientConnection
+from raftlog.runtime.network.listener import AcceptedConnection
 from raftlog.runtime.network.sender import Sender
 from raftlog.seal import frames
 from raftlog.seal import handshake as seal_handshake
@@ -19,10 +19,10 @@ from raftlog.storage.write_round import RoundResult
 def paused_clients_are_read() -> None:
     """35: a paused connection is read all the same."""
 
-    async def at_once(self: ClientConnection) -> None:
+    async def at_once(self: AcceptedConnection) -> None:
         del self
 
-    ClientConnection.wait_running = at_once  # type: ignore[method-assign]
+    AcceptedConnection.wait_running = at_once  # type: ignore[method-assign]
 
 
 def rest_of_a_part_is_dropped() -> None:
@@ -38,13 +38,13 @@ def rest_of_a_part_is_dropped() -> None:
 def answers_as_they_come() -> None:
     """35c: an answer leaves when it is decided, before those of earlier requests."""
 
-    in_order = ClientConnection.reply
+    in_order = AcceptedConnection.reply
 
-    def reply(self: ClientConnection, reply: Reply) -> None:
+    def reply(self: AcceptedConnection, reply: Reply) -> None:
         self._next_reply = reply.request_no
         in_order(self, reply)
 
-    ClientConnection.reply = reply  # type: ignore[method-assign]
+    AcceptedConnection.reply = reply  # type: ignore[method-assign]
 
 
 def told_before_it_is_synced() -> None:

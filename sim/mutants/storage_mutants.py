@@ -9,7 +9,7 @@ from raftlog_sim.world import disk as simulated_disk
 from raftlog.base.errors import DiskError, DiskFull
 from raftlog.base.ids import RaftIndex
 from raftlog.broker.control.metadata_log import MetadataLog
-from raftlog.broker.control.registration import Registration
+from raftlog.broker.control.registration import BrokerRegistration
 from raftlog.broker.replicas import partition_manager
 from raftlog.broker.replicas.multi_raft import MultiRaft
 from raftlog.broker.replicas.partition_manager import PartitionManager
@@ -232,7 +232,7 @@ def boot_numbers_not_compared() -> None:
         return real(image, known, command)
 
     apply_brokers._register_again = again
-    Registration.peer_allowed = lambda self, peer, directory, boot: True  # type: ignore[method-assign]
+    BrokerRegistration.peer_allowed = lambda self, peer, directory, boot: True  # type: ignore[method-assign]
 
 
 def votes_before_the_image() -> None:

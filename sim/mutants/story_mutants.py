@@ -10,7 +10,7 @@ from raftlog.broker.replicas.partition_manager import PartitionManager
 from raftlog.partition.in_sync import InSyncSet
 from raftlog.raft import election, lease, membership, node, replication, transfer
 from raftlog.raft.messages import PreVoteReply, PreVoteRequest, TimeoutNow, VoteRequest
-from raftlog.raft.rounds import Rounds
+from raftlog.raft.rounds import RaftRounds
 from raftlog.raft.state import CANDIDATE, FOLLOWER, LEADER, RaftState
 from raftlog.storage.boot import walked_log
 
@@ -42,8 +42,8 @@ def lease_outlives_a_pause() -> None:
 def leader_with_a_stalled_disk() -> None:
     """10c: nobody minds that his own disk stands still (hashicorp 503)."""
     replication.deadline = lambda state: state.heartbeat_deadline
-    Rounds.stalled = lambda self, now, limit: False  # type: ignore[method-assign]
-    Rounds.leads_until = lambda self, limit: NEVER  # type: ignore[method-assign]
+    RaftRounds.stalled = lambda self, now, limit: False  # type: ignore[method-assign]
+    RaftRounds.leads_until = lambda self, limit: NEVER  # type: ignore[method-assign]
 
 
 def install_keeps_the_old_membership() -> None:

@@ -2,7 +2,7 @@
 
 from raftlog.base.errors import DiskError
 from raftlog.base.ids import METADATA_GROUP, ReplicaId
-from raftlog.broker.log_directories import LogDirectories
+from raftlog.broker.log_directories import BrokerDirectories
 from raftlog.storage.directories.log_directories import FurtherImage
 from raftlog.storage.replica import Registration
 
@@ -16,7 +16,7 @@ def replica(epoch=1):
 
 def three(**b):
     images = [FurtherImage(name="/b", prefix=B, **b), FurtherImage(name="/c", prefix=C)]
-    return LogDirectories.of_boot("/a", images)
+    return BrokerDirectories.of_boot("/a", images)
 
 
 def place(directories, group, registrations=None, epoch=1):
@@ -86,7 +86,7 @@ def test_what_a_crash_left_unregistered_begins_where_it_lies():
 
 def test_a_directory_that_cannot_say_which_it_is_is_shown_and_not_used():
     nameless = FurtherImage(name="/b", error=DiskError("gone"))
-    directories = LogDirectories.of_boot("/a", [nameless])
+    directories = BrokerDirectories.of_boot("/a", [nameless])
     assert [place(directories, group) for group in (1, 2)] == ["groups/1-1", "groups/2-1"]
     assert directories.named("/b/").error is not None
     assert directories.named("/z") is None

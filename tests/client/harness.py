@@ -17,9 +17,9 @@ from raftlog.client.core.values import (
     Complete,
     Connected,
     Dial,
+    Disconnect,
     Disconnected,
     Frame,
-    Hangup,
     Send,
     Settled,
 )
@@ -85,7 +85,7 @@ class Harness:
                     self._dial(action)
                 case Send():
                     self._post(self.latency_ns, "arrive", action)
-                case Hangup():
+                case Disconnect():
                     self.hangups.append(self.dials.pop(action.dial, 0))
                 case Complete():
                     assert action.call not in self.results

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from raftlog.base.errors import LocalMisuse, ProtocolError
 from raftlog.base.limits import FRAME_BYTES_PREAUTH_MAX, FRAME_BYTES_SMALL_MAX
-from raftlog.kafka.frames import PREFIX_BYTES, Cut, FrameBuffer, FrameCutter
+from raftlog.kafka.frames import PREFIX_BYTES, CutFrames, FrameBuffer, FrameCutter
 
 PRODUCE, METADATA = 0, 3
 
@@ -22,16 +22,16 @@ def cut(data, cutter=None):
 
 
 def test_nothing_wants_a_length():
-    assert cut(b"") == Cut([], 0, 4)
+    assert cut(b"") == CutFrames([], 0, 4)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_a_started_length_wants_the_rest_of_it(size):
-    assert cut(frame()[:size]) == Cut([], 0, 4)
+    assert cut(frame()[:size]) == CutFrames([], 0, 4)
 
 
 def test_a_length_alone_wants_its_frame():
-    assert cut(frame(size=100)[:4]) == Cut([], 0, 104)
+    assert cut(frame(size=100)[:4]) == CutFrames([], 0, 104)
 
 
 def test_a_frame_is_a_view_of_what_was_shown():

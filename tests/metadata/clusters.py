@@ -16,7 +16,7 @@ from raftlog.base.ids import (
     TopicId,
 )
 from raftlog.metadata import commands as c
-from raftlog.metadata.broker_image import Listener
+from raftlog.metadata.broker_image import BrokerListener
 from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage
 from raftlog.metadata.rules.applied import Applied
 from raftlog.metadata.rules.apply import apply
@@ -49,7 +49,9 @@ def registration(node: int, boot: int = 1, *, at: int = 0, **changes) -> c.Regis
         directory=directory(node, at),
         boot=BootNumber(boot),
         incarnation=1000 * node + boot,
-        listeners=(Listener(name="PLAINTEXT", host="localhost", port=9000 + node, protocol="P"),),
+        listeners=(
+            BrokerListener(name="PLAINTEXT", host="localhost", port=9000 + node, protocol="P"),
+        ),
         peer_host="localhost",
         peer_port=9100 + node,
         rack="",

@@ -6,11 +6,11 @@ from raftlog.base.entries import Membership
 from raftlog.base.ids import ReplicaId
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
-from raftlog.metadata.broker_image import Listener
+from raftlog.metadata.broker_image import BrokerListener
 from raftlog.metadata.performed import OnceId
 from raftlog.metadata.refusals import Refusal
 from raftlog.metadata.settings.broker_settings import EVERY_BROKER
-from raftlog.metadata.settings.config_changes import ConfigChange, Operation
+from raftlog.metadata.settings.config_changes import ConfigChange, ConfigOperation
 
 nodes = st.integers(0, 2**31 - 1)
 owners = st.one_of(st.just(EVERY_BROKER), nodes)
@@ -24,7 +24,7 @@ texts = st.text(max_size=12)
 replicas = st.builds(ReplicaId, nodes, directories, u64)
 replica_sets = st.lists(replicas, max_size=4, unique=True).map(lambda some: tuple(sorted(some)))
 memberships = st.builds(Membership, replica_sets, replica_sets, replica_sets, replica_sets)
-listeners = st.builds(Listener, name=texts, host=texts, port=u16, protocol=texts)
+listeners = st.builds(BrokerListener, name=texts, host=texts, port=u16, protocol=texts)
 configs = st.lists(st.tuples(texts, texts), max_size=3).map(tuple)
 assignments = st.lists(st.tuples(nodes, directories), max_size=5).map(tuple)
 many_assignments = st.lists(assignments, max_size=3).map(tuple)
@@ -129,7 +129,7 @@ performable = st.one_of(
         r.AlterTopicRequest,
         topic_id=ids,
         changes=st.lists(
-            st.builds(ConfigChange, st.sampled_from(Operation), texts, texts), max_size=3
+            st.builds(ConfigChange, st.sampled_from(ConfigOperation), texts, texts), max_size=3
         ).map(tuple),
         replace=st.booleans(),
         validate_only=st.booleans(),
@@ -138,7 +138,7 @@ performable = st.one_of(
         r.AlterBrokerRequest,
         owner=owners,
         changes=st.lists(
-            st.builds(ConfigChange, st.sampled_from(Operation), texts, texts), max_size=3
+            st.builds(ConfigChange, st.sampled_from(ConfigOperation), texts, texts), max_size=3
         ).map(tuple),
         replace=st.booleans(),
         validate_only=st.booleans(),

@@ -13,10 +13,10 @@ from raftlog.metadata.settings.broker_settings import (
     altered_settings,
     topic_level,
 )
-from raftlog.metadata.settings.config_changes import Altered, ConfigChange, Operation
+from raftlog.metadata.settings.config_changes import Altered, ConfigChange, ConfigOperation
 from tests.metadata.clusters import cluster, do, fence
 
-SET, DELETE, APPEND = Operation.SET, Operation.DELETE, Operation.APPEND
+SET, DELETE, APPEND = ConfigOperation.SET, ConfigOperation.DELETE, ConfigOperation.APPEND
 RETENTION = "log.retention.ms"
 
 

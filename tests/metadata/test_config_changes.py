@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from raftlog.metadata.settings.config_changes import (
     Altered,
     ConfigChange,
-    Operation,
+    ConfigOperation,
     altered_configs,
 )
 from raftlog.metadata.settings.topic_config_table import TOPIC_CONFIGS
@@ -17,7 +17,7 @@ OWN = (MADE_NOW, ("cleanup.policy", "compact"), ("retention.ms", "5"))
 
 
 def alter(*changes, own=OWN, replace=False):
-    made = [ConfigChange(Operation[what], *rest) for what, *rest in changes]
+    made = [ConfigChange(ConfigOperation[what], *rest) for what, *rest in changes]
     return altered_configs(own, made, replace=replace)
 
 
@@ -102,7 +102,7 @@ def test_a_value_of_an_older_release_that_no_change_names_stays():
 
 
 names = st.sampled_from([*TOPIC_CONFIGS, DEFAULTS_NAME, "none.such"])
-changes = st.builds(ConfigChange, st.sampled_from(Operation), names, st.text(max_size=5))
+changes = st.builds(ConfigChange, st.sampled_from(ConfigOperation), names, st.text(max_size=5))
 
 
 @given(
@@ -120,5 +120,5 @@ def test_the_result_can_be_committed_and_the_clusters_own_entry_never_moves(own,
     assert DEFAULTS_NAME not in (*changed, *removed)
     after = {name: value for name, value in {**own, **changed}.items() if name not in removed}
     if replace:
-        set_names = [each.name for each in asked if each.operation is not Operation.DELETE]
+        set_names = [each.name for each in asked if each.operation is not ConfigOperation.DELETE]
         assert sorted(after) == sorted({*set_names, *({DEFAULTS_NAME} & set(own))})

@@ -10,13 +10,13 @@ from raftlog.base.ids import GroupId, NodeId, ReplicaEpoch, ReplicaId
 from raftlog.base.limits import REMOVALS_WAITING_MAX
 from raftlog.metadata import commands as c
 from raftlog.metadata.broker_image import Removal
-from raftlog.metadata.rules.placement import Candidate, Load, place, place_partitions
+from raftlog.metadata.rules.placement import Load, PlaceableBroker, place, place_partitions
 from tests.metadata.clusters import ORDERS, cluster, directory, do, fence, places, topic
 
 
 def candidates(count, racks=None):
     return [
-        Candidate(NodeId(node), directory(node), (racks or {}).get(node, ""))
+        PlaceableBroker(NodeId(node), directory(node), (racks or {}).get(node, ""))
         for node in range(1, count + 1)
     ]
 

@@ -8,7 +8,7 @@ from raftlog.base.errors import FutureFormat, ProtocolError
 from raftlog.base.limits import CONTROLLER_TEXT_BYTES_MAX
 from raftlog.metadata.refusals import Refusal, kafka_code
 from raftlog.metadata.requests import (
-    Answer,
+    ControllerAnswer,
     Grant,
     decode_answer,
     decode_body,
@@ -21,7 +21,7 @@ grants = st.builds(
     Grant, cluster_id=ids, epoch=u64, metadata_replica=replicas, founders=replica_sets
 )
 answers = st.builds(
-    Answer,
+    ControllerAnswer,
     refusal=st.none() | st.sampled_from(list(Refusal)),
     message=texts,
     version=u64,
@@ -80,7 +80,9 @@ def test_unknown_tags_and_refusals_are_refused():
 
 
 def test_a_long_message_is_cut_at_a_character():
-    answer = Answer(refusal=Refusal.MALFORMED, message="é" * CONTROLLER_TEXT_BYTES_MAX, version=0)
+    answer = ControllerAnswer(
+        refusal=Refusal.MALFORMED, message="é" * CONTROLLER_TEXT_BYTES_MAX, version=0
+    )
     read = decode_answer(encode_answer(answer))
     assert read.message == "é" * (CONTROLLER_TEXT_BYTES_MAX // 2)
 

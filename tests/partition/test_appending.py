@@ -9,7 +9,7 @@ from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.producing.appending import (
     FAULT_CODES,
-    Refused,
+    BatchRefused,
     judged,
     stamped,
     stamped_with_time,
@@ -23,7 +23,7 @@ CONFIG = PartitionConfig()
 
 
 def code_of(records, config=CONFIG, wall=WALL):
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(BatchRefused) as caught:
         judged(records, config, wall)
     assert caught.value.message
     return caught.value.code
@@ -48,7 +48,7 @@ def test_a_changed_byte_is_refused_or_outside_what_counts(position, value):
     batch[position] = value
     try:
         judged(bytes(batch), CONFIG, WALL)
-    except Refused:
+    except BatchRefused:
         return
     assert 12 <= position < 16, position  # the leader epoch: whatever the producer put there
 

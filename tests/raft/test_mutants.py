@@ -9,7 +9,7 @@ import pytest
 from raftlog.base.ids import RaftIndex
 from raftlog.raft import election, following, reads, replication
 from raftlog.raft.quorum import joint_vote, majority_committed, majority_vote
-from raftlog.raft.rounds import Rounds
+from raftlog.raft.rounds import RaftRounds
 from tests.raft.test_chaos import walk
 
 SEEDS = range(150)
@@ -43,12 +43,12 @@ def ack_before_the_own_sync(patch):
 
 
 def promises_before_the_hard_state_is_synced(patch):
-    honest = Rounds.begin
+    honest = RaftRounds.begin
 
     def careless(self, io_id, last_index, *, hard_state, now):
         honest(self, io_id, last_index, hard_state=False, now=now)
 
-    patch.setattr(Rounds, "begin", careless)
+    patch.setattr(RaftRounds, "begin", careless)
 
 
 def commit_by_counting_an_earlier_term(patch):
@@ -85,7 +85,7 @@ def truncate_on_every_append(patch):
 
 
 def completions_of_cut_rounds_count(patch):
-    patch.setattr(Rounds, "cut", lambda self, last_index: None)
+    patch.setattr(RaftRounds, "cut", lambda self, last_index: None)
 
 
 def seam_not_checked(patch):

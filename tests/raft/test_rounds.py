@@ -4,7 +4,7 @@ import pytest
 
 from raftlog.base.ids import IoId, RaftIndex
 from raftlog.base.units import NEVER, Instant
-from raftlog.raft.rounds import Rounds
+from raftlog.raft.rounds import RaftRounds
 from tests.raft.cluster import Cluster
 
 LIMIT = 500
@@ -12,7 +12,7 @@ LIMIT = 500
 
 @pytest.fixture
 def rounds():
-    return Rounds(RaftIndex(0))
+    return RaftRounds(RaftIndex(0))
 
 
 def begin(rounds, *numbers, now=0):

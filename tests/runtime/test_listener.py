@@ -24,7 +24,7 @@ from raftlog.broker.turn_queue import CROWDED_SHARE
 from raftlog.records.slices import FileSlice
 from raftlog.runtime.disks.open_files import OpenFiles
 from raftlog.runtime.network.intake import FRAME_SECONDS_MAX
-from raftlog.runtime.network.listener import STREAMED_FROM, Connections
+from raftlog.runtime.network.listener import STREAMED_FROM, AcceptedConnections
 from raftlog.runtime.network.slabs import SlabPool
 from tests.runtime.driver_rig import HOME
 from tests.runtime.frame_senders import PoorPool
@@ -43,7 +43,7 @@ class Rig:
         self.broker = FakeBroker(plan)
         self.driver = driver_of(self.broker)
         self.tracer = ListTracer()
-        self.connections = Connections(
+        self.connections = AcceptedConnections(
             self.driver,
             SlabPool(),
             files or OpenFiles({}, None),

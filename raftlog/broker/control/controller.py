@@ -46,7 +46,7 @@ from raftlog.broker.control.confirmations import Confirmations
 from raftlog.broker.control.metadata_log import MetadataLog
 from raftlog.broker.control.quorum_view import quorum_answer
 from raftlog.broker.control.sessions import BrokerSessions
-from raftlog.broker.control.version_waits import Call, VersionWaits
+from raftlog.broker.control.version_waits import VersionWaits, WaitingCall
 from raftlog.broker.turn import Turn
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
@@ -91,7 +91,7 @@ class Controller:
     _version_waits: VersionWaits = attrs.field(init=False)
     _serial: int = 0
     _expected: dict[int, Applied] = attrs.Factory(dict)
-    _after: dict[int, list[tuple[Call, r.Answer]]] = attrs.Factory(dict)
+    _after: dict[int, list[tuple[WaitingCall, r.ControllerAnswer]]] = attrs.Factory(dict)
     _outgoing: list[bytes] = attrs.Factory(list)
     _confirmations: Confirmations = attrs.field(init=False)
     _waiting: int = 0
@@ -266,7 +266,7 @@ class Controller:
 
     # --- calls ---
 
-    def serve(self, call: Call) -> None:
+    def serve(self, call: WaitingCall) -> None:
         """Answer a call, now or when what it led to is committed."""
         if self.term is None:
             self._redirect(call)
@@ -300,19 +300,21 @@ class Controller:
         more = CONTROLLER_BROKER_CALLS_MAX if kind in _OF_BROKERS else 0
         return self._waiting >= CONTROLLER_CALLS_MAX + more
 
-    def _confirm(self, call: Call, answer: r.Answer, serial: int) -> None:
+    def _confirm(self, call: WaitingCall, answer: r.ControllerAnswer, serial: int) -> None:
         """Answer when a majority has confirmed this leadership, too."""
         self._waiting += 1
         self._confirmations.wait(partial(self._confirmed, call, answer, serial))
 
-    def _confirmed(self, call: Call, answer: r.Answer, serial: int, confirmed: bool) -> None:
+    def _confirmed(
+        self, call: WaitingCall, answer: r.ControllerAnswer, serial: int, confirmed: bool
+    ) -> None:
         self._waiting -= 1
         if confirmed:
             self._answer(call, answer, serial)
         else:
             self._redirect(call)
 
-    def _answer(self, call: Call, answer: r.Answer, serial: int) -> None:
+    def _answer(self, call: WaitingCall, answer: r.ControllerAnswer, serial: int) -> None:
         """Answer when the proposals up to that one are committed: they are in order."""
         if serial not in self._expected:
             self._reply(call, answer)
@@ -320,17 +322,17 @@ class Controller:
         self._after.setdefault(serial, []).append((call, answer))
         self._waiting += 1
 
-    def _reply(self, call: Call, answer: r.Answer) -> None:
+    def _reply(self, call: WaitingCall, answer: r.ControllerAnswer) -> None:
         error = 0 if answer.refusal is None else kafka_code(answer.refusal)
         call.reply(error, answer.message, r.encode_answer(answer))
 
-    def _redirect(self, call: Call) -> None:
+    def _redirect(self, call: WaitingCall) -> None:
         leader = self.log.leader
         known = leader is not None and leader != self.turn.config.node
         call.reply(kafka_code(Refusal.NOT_CONTROLLER), str(leader) if known else "")
 
-    def _refusal(self, refusal: Refusal, message: str) -> r.Answer:
-        return r.Answer(refusal=refusal, message=message, version=self.projected.version)
+    def _refusal(self, refusal: Refusal, message: str) -> r.ControllerAnswer:
+        return r.ControllerAnswer(refusal=refusal, message=message, version=self.projected.version)
 
     def _submit(
         self,
@@ -338,12 +340,12 @@ class Controller:
         *,
         once: OnceId | None = None,
         validate_only: bool = False,
-    ) -> r.Answer:
+    ) -> r.ControllerAnswer:
         """Propose a command and say what is to be answered."""
         if isinstance(command, controller_requests.Refused):
             return self._refusal(command.refusal, command.message)
         applied = apply(self.projected, command) if validate_only else self._propose(command, once)
-        return r.Answer(
+        return r.ControllerAnswer(
             refusal=applied.refusal,
             message=applied.message,
             version=self.projected.version,
@@ -352,14 +354,14 @@ class Controller:
 
     def _serve_submit(
         self, sender: NodeId, request: r.Performable, once: OnceId | None = None
-    ) -> r.Answer:
+    ) -> r.ControllerAnswer:
         command = controller_requests.command_of(self.projected, sender, request)
         if command is None:
-            return r.Answer(refusal=None, message="", version=self.projected.version)
+            return r.ControllerAnswer(refusal=None, message="", version=self.projected.version)
         validate_only = getattr(request, "validate_only", False)
         return self._submit(command, once=once, validate_only=validate_only)
 
-    def _serve_once(self, sender: NodeId, request: r.OnceRequest) -> r.Answer:
+    def _serve_once(self, sender: NodeId, request: r.OnceRequest) -> r.ControllerAnswer:
         once = OnceId(
             node=sender,
             incarnation=request.incarnation,
@@ -370,7 +372,7 @@ class Controller:
         if done is not None:
             probe("request-decided-before")
             version = self.projected.version
-            return r.Answer(
+            return r.ControllerAnswer(
                 refusal=done.refusal, message=done.message, version=version, value=done.value
             )
         problem = once_problem(self.projected, once)
@@ -383,10 +385,10 @@ class Controller:
             self._propose(c.CloseRequest(refusal=answer.refusal), once)
         return answer
 
-    def _serve_version(self, sender: NodeId, request: r.CurrentVersion) -> r.Answer:
-        return r.Answer(refusal=None, message="", version=self.projected.version)
+    def _serve_version(self, sender: NodeId, request: r.CurrentVersion) -> r.ControllerAnswer:
+        return r.ControllerAnswer(refusal=None, message="", version=self.projected.version)
 
-    def _serve_register(self, sender: NodeId, request: c.RegisterBroker) -> r.Answer:
+    def _serve_register(self, sender: NodeId, request: c.RegisterBroker) -> r.ControllerAnswer:
         if not self._is_sender(sender, request.node, request.directory, request.boot):
             return self._refusal(Refusal.MALFORMED, f"broker {sender} registers as {request.node}")
         answer = self._submit(request)
@@ -406,7 +408,7 @@ class Controller:
         )
         return attrs.evolve(answer, grant=grant)
 
-    def _serve_heartbeat(self, sender: NodeId, beat: r.Heartbeat) -> r.Answer:
+    def _serve_heartbeat(self, sender: NodeId, beat: r.Heartbeat) -> r.ControllerAnswer:
         if not self._is_sender(sender, beat.node, beat.directory, beat.boot):
             return self._refusal(Refusal.MALFORMED, f"broker {sender} speaks for {beat.node}")
         broker = self.projected.brokers.get(beat.node)
@@ -421,9 +423,9 @@ class Controller:
         self._version_waits.heard()
         if broker.fenced and beat.version >= broker.epoch:
             self._propose(c.UnfenceBroker(node=beat.node, epoch=broker.epoch))
-        return r.Answer(refusal=None, message="", version=self.projected.version)
+        return r.ControllerAnswer(refusal=None, message="", version=self.projected.version)
 
-    def _serve_reports(self, sender: NodeId, request: r.Reports) -> r.Answer:
+    def _serve_reports(self, sender: NodeId, request: r.Reports) -> r.ControllerAnswer:
         """Each report by itself; one that is not newer, or of a group that is gone, is nobody's
         fault: the reporter sees in the image what became of it."""
         for report in request.reports:
@@ -432,9 +434,9 @@ class Controller:
                 return self._refusal(Refusal.MALFORMED, what)
             if self._propose(report).refusal is not None:
                 self.turn.count("reports_refused")
-        return r.Answer(refusal=None, message="", version=self.projected.version)
+        return r.ControllerAnswer(refusal=None, message="", version=self.projected.version)
 
-    def _serve_quorum(self, _sender: NodeId, _request: r.DescribeQuorum) -> r.Answer:
+    def _serve_quorum(self, _sender: NodeId, _request: r.DescribeQuorum) -> r.ControllerAnswer:
         return quorum_answer(self.turn, self.projected.version)
 
     def _is_sender(
@@ -452,7 +454,7 @@ class Controller:
         return f"node {self.turn.config.node}"
 
 
-_SERVE: Final[dict[type[Any], Callable[[Controller, NodeId, Any], r.Answer]]] = {
+_SERVE: Final[dict[type[Any], Callable[[Controller, NodeId, Any], r.ControllerAnswer]]] = {
     **dict.fromkeys(get_args(r.Performable), Controller._serve_submit),
     r.OnceRequest: Controller._serve_once,
     r.CurrentVersion: Controller._serve_version,

@@ -28,7 +28,7 @@ from raftlog.metadata.requests import (
 )
 
 
-class Outcome(NamedTuple):
+class CallOutcome(NamedTuple):
     """`error` 0: done; an image of `version` shows it. `value` is what the controller allocated."""
 
     error: int
@@ -44,8 +44,8 @@ class ControllerCalls:
 
     client: "ControllerClient"
     deadline: Instant
-    then: Callable[[list[Outcome]], None]
-    outcomes: list[Outcome | None] = attrs.Factory(list)
+    then: Callable[[list[CallOutcome]], None]
+    outcomes: list[CallOutcome | None] = attrs.Factory(list)
     _requests: list[tuple[int, Performable]] = attrs.Factory(list)
     _open: int = 0
 
@@ -56,9 +56,9 @@ class ControllerCalls:
 
     def known(self, error: int, message: str = "") -> None:
         """The next outcome is known without asking."""
-        self.outcomes.append(Outcome(error, message))
+        self.outcomes.append(CallOutcome(error, message))
 
-    def keep(self, outcome: Outcome) -> None:
+    def keep(self, outcome: CallOutcome) -> None:
         """The next outcome is one of an earlier try."""
         self.outcomes.append(outcome)
 
@@ -154,11 +154,11 @@ def _waited(shown: Callable[[], bool], then: Callable[[bool], None]) -> None:
     then(shown())
 
 
-def _outcome(reply: ControllerReply) -> Outcome:
+def _outcome(reply: ControllerReply) -> CallOutcome:
     if reply.error != 0:
-        return Outcome(reply.error, reply.text)
+        return CallOutcome(reply.error, reply.text)
     try:
         answer = decode_answer(reply.body)
     except ProtocolError as error:
-        return Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
-    return Outcome(0, reply.text, answer.version, answer.value)
+        return CallOutcome(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+    return CallOutcome(0, reply.text, answer.version, answer.value)

@@ -60,7 +60,7 @@ class ControllerCall:
 
 @final
 @attrs.define(eq=False)
-class Ask:
+class OpenRequest:
     """One open question of this node. `numbers`: that of its last try, after those of tries that
     went unanswered, if it has another body, `again`, for what follows them."""
 
@@ -88,7 +88,7 @@ class ControllerChannel:
 
     turn: Turn
     server: Server
-    _asks: dict[int, Ask] = attrs.Factory(dict)
+    _asks: dict[int, OpenRequest] = attrs.Factory(dict)
     """By each of their numbers."""
     _open: int = 0
     _last_no: int = 0
@@ -115,7 +115,7 @@ class ControllerChannel:
             probe("controller-requests-over-limit")
             self.turn.soon(then, ControllerReply(0, TIMED_OUT, "too many requests wait", b""))
             return
-        ask = Ask([], kind, body, deadline, then, again)
+        ask = OpenRequest([], kind, body, deadline, then, again)
         self._open += 1
         self._number(ask)
         ask.expiry = self.turn.at(deadline, self._expire, ask)
@@ -147,18 +147,18 @@ class ControllerChannel:
                 self._lose(ask)
                 self._try_later(ask)
 
-    def _number(self, ask: Ask) -> None:
+    def _number(self, ask: OpenRequest) -> None:
         self._last_no += 1
         ask.numbers.append(self._last_no)
         self._asks[self._last_no] = ask
 
-    def _lose(self, ask: Ask) -> None:
+    def _lose(self, ask: OpenRequest) -> None:
         """The last try went unanswered."""
         ask.asked = None
         if ask.again is not None:
             self._number(ask)
 
-    def _try(self, ask: Ask) -> None:
+    def _try(self, ask: OpenRequest) -> None:
         ask.retry = None
         if ask.over:
             return
@@ -177,13 +177,13 @@ class ControllerChannel:
         patience = Instant(self.turn.now + self.turn.config.session_ns)
         ask.retry = self.turn.at(patience, self._unanswered, ask)
 
-    def _try_later(self, ask: Ask) -> None:
+    def _try_later(self, ask: OpenRequest) -> None:
         if ask.retry is not None:
             ask.retry.cancel()
         pause = self.turn.config.heartbeat_ns
         ask.retry = self.turn.at(Instant(self.turn.now + pause), self._try, ask)
 
-    def _unanswered(self, ask: Ask) -> None:
+    def _unanswered(self, ask: OpenRequest) -> None:
         """No answer for a whole session time: the request or its answer may be lost."""
         if not ask.over:
             probe("controller-request-repeated")
@@ -191,12 +191,12 @@ class ControllerChannel:
             self._hint = None
             self._try(ask)
 
-    def _expire(self, ask: Ask) -> None:
+    def _expire(self, ask: OpenRequest) -> None:
         if not ask.over:
             number = ask.numbers[-1]
             self._finish(ask, ControllerReply(number, TIMED_OUT, "no controller in time", b""))
 
-    def _finish(self, ask: Ask, reply: ControllerReply) -> None:
+    def _finish(self, ask: OpenRequest, reply: ControllerReply) -> None:
         ask.over = True
         self._open -= 1
         for number in ask.numbers:

@@ -15,7 +15,7 @@ import attrs
 from raftlog.base.errors import CorruptData, FutureFormat
 from raftlog.base.ids import METADATA_GROUP
 from raftlog.base.probes import probe
-from raftlog.broker.control.metadata_log import Committed, MetadataLog
+from raftlog.broker.control.metadata_log import CommittedRecord, MetadataLog
 from raftlog.broker.turn import Turn
 from raftlog.metadata.command_codec import Proposal
 from raftlog.metadata.commands import SnapshotImage
@@ -65,7 +65,7 @@ class MetadataLoader:
             self.image_changed(self.image, delta)
         self.controller.advance()
 
-    def _records(self) -> Sequence[Committed]:
+    def _records(self) -> Sequence[CommittedRecord]:
         if self.stopped is not None:
             return ()
         try:
@@ -74,7 +74,7 @@ class MetadataLoader:
             self._stop(f"{error}")
             return ()
 
-    def _apply(self, record: Committed) -> bool:
+    def _apply(self, record: CommittedRecord) -> bool:
         on = f"{_ON} record {record.position}"
         try:
             commands = self.turn.config.release.commands

@@ -28,7 +28,7 @@ _FAILURES_MAX: Final = 3
 
 
 @final
-class Committed(NamedTuple):
+class CommittedRecord(NamedTuple):
     """One committed record. `position` rises by exactly one from record to record, from 0; it is
     the record's offset in `__cluster_metadata`-0."""
 
@@ -98,14 +98,14 @@ class MetadataLog:
         self.turn.touch(METADATA_GROUP)
         return True
 
-    def committed(self) -> Sequence[Committed]:
+    def committed(self) -> Sequence[CommittedRecord]:
         """Everything committed that was not handed over and is at hand."""
         replica = self._replica()
         if replica is None or self._reading:
             return ()
         if self.next_index < replica.log.first_index:
             self._jump(replica.log.first_index)
-        found: list[Committed] = []
+        found: list[CommittedRecord] = []
         self._take(self._read, replica.commit, found)
         self._read = []
         while self.next_index <= replica.commit:
@@ -136,7 +136,9 @@ class MetadataLog:
     def _replica(self) -> PartitionReplica | None:
         return self.turn.replicas.get(METADATA_GROUP)
 
-    def _take(self, entries: Sequence[Entry], commit: RaftIndex, found: list[Committed]) -> None:
+    def _take(
+        self, entries: Sequence[Entry], commit: RaftIndex, found: list[CommittedRecord]
+    ) -> None:
         for entry in entries:
             if entry.raft_index != self.next_index or entry.raft_index > commit:
                 continue
@@ -145,14 +147,14 @@ class MetadataLog:
             self.next_index = RaftIndex(entry.raft_index + 1)
             self._unreadable = False
 
-    def _take_records(self, entry: Entry, found: list[Committed]) -> None:
+    def _take_records(self, entry: Entry, found: list[CommittedRecord]) -> None:
         if self._jumped:
             self._jumped = False
             assert entry.base_offset >= self.next_position, (entry, self.next_position)
             self.next_position = entry.base_offset
         for record in records_of(entry.batch, CorruptData, _ON):
             assert record.offset == self.next_position, (record.offset, self.next_position)
-            found.append(Committed(self.next_position, record.value or b""))
+            found.append(CommittedRecord(self.next_position, record.value or b""))
             self.next_position += 1
 
     def _read_cold(self, replica: PartitionReplica) -> None:

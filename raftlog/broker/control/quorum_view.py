@@ -18,7 +18,7 @@ from raftlog.base.ids import METADATA_GROUP, NodeId, RaftIndex, ReplicaId, Term
 from raftlog.base.limits import CONTROLLER_TEXT_BYTES_MAX
 from raftlog.base.units import NANOS_PER_MILLI
 from raftlog.broker.turn import Turn
-from raftlog.metadata.requests import Answer
+from raftlog.metadata.requests import ControllerAnswer
 from raftlog.partition.replica import PartitionReplica
 
 NOT_KNOWN: Final = -1
@@ -46,7 +46,7 @@ class QuorumState(NamedTuple):
     members: tuple[QuorumMember, ...]
 
 
-def quorum_answer(turn: Turn, version: int) -> Answer:
+def quorum_answer(turn: Turn, version: int) -> ControllerAnswer:
     """What the active controller answers."""
     replica = turn.replicas[METADATA_GROUP]
     lines = [f"{replica.me.node},{replica.term},{replica.commit}"]
@@ -59,7 +59,7 @@ def quorum_answer(turn: Turn, version: int) -> Answer:
         if size > CONTROLLER_TEXT_BYTES_MAX:
             break
         lines.append(line)
-    return Answer(refusal=None, message="\n".join(lines), version=version)
+    return ControllerAnswer(refusal=None, message="\n".join(lines), version=version)
 
 
 def _member(turn: Turn, replica: PartitionReplica, each: ReplicaId, voter: bool) -> QuorumMember:

@@ -49,7 +49,7 @@ time."""
 
 @final
 @attrs.define(eq=False)
-class Led:
+class LedPartition:
     """What was done about one partition in one term of leadership.
 
     `told` is the target version that the raft node was given last, `target` what it said. `serial`
@@ -75,7 +75,7 @@ class Reassignment:
     turn: Turn
     channel: ControllerChannel
     _balancing: bool = False
-    _led: dict[GroupId, Led] = attrs.Factory(dict)
+    _led: dict[GroupId, LedPartition] = attrs.Factory(dict)
     _due: dict[GroupId, None] = attrs.Factory(dict)
     _looking: bool = False
 
@@ -113,7 +113,7 @@ class Reassignment:
             return None
         led = self._led.get(group)
         if led is None or led.term != replica.term:
-            led = self._led[group] = Led(replica.term)
+            led = self._led[group] = LedPartition(replica.term)
             self._balance_later()
         if self._hand_to_preferred(replica, partition, led):
             return None
@@ -122,7 +122,9 @@ class Reassignment:
         self._tell_target(replica, partition, led)
         return self._report(replica, partition, led)
 
-    def _tell_target(self, replica: PartitionReplica, partition: PartitionImage, led: Led) -> None:
+    def _tell_target(
+        self, replica: PartitionReplica, partition: PartitionImage, led: LedPartition
+    ) -> None:
         if led.told == partition.target_version:
             return
         target = Membership(tuple(sorted(partition.target)))
@@ -143,7 +145,7 @@ class Reassignment:
     # --- reports ---
 
     def _report(
-        self, replica: PartitionReplica, partition: PartitionImage, led: Led
+        self, replica: PartitionReplica, partition: PartitionImage, led: LedPartition
     ) -> ReportMembership | None:
         """The report that is due, or None. What is not committed is not reported."""
         if led.open or replica.membership_index > replica.commit:
@@ -194,7 +196,7 @@ class Reassignment:
     # --- the first choice ---
 
     def _hand_to_preferred(
-        self, replica: PartitionReplica, partition: PartitionImage, led: Led
+        self, replica: PartitionReplica, partition: PartitionImage, led: LedPartition
     ) -> bool:
         """A partition that no leader has reported yet goes to the first of its target, once."""
         first = partition.target[0]

@@ -38,10 +38,10 @@ from raftlog.broker.control.controller_channel import ControllerChannel
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply
 from raftlog.broker.turn import Turn
 from raftlog.metadata import commands as c
-from raftlog.metadata.broker_image import Listener
+from raftlog.metadata.broker_image import BrokerListener
 from raftlog.metadata.refusals import Refusal
 from raftlog.metadata.requests import (
-    Answer,
+    ControllerAnswer,
     Grant,
     Heartbeat,
     SubmitCommand,
@@ -58,7 +58,7 @@ _UNKNOWN: Final = (Refusal.UNKNOWN_BROKER, Refusal.STALE)
 
 @final
 @attrs.define(eq=False)
-class Registration:
+class BrokerRegistration:
     """`granted()` is called after every registration that was granted; `grant` is then set.
     `refused` is why this directory may take part in nothing. `ended`: this boot tells and asks the
     controller nothing more, so the cluster will soon hold the broker for dead."""
@@ -115,7 +115,7 @@ class Registration:
             boot=turn.boot,
             incarnation=self.incarnation,
             listeners=tuple(
-                Listener(name=each.name, host=each.host, port=each.port, protocol="PLAINTEXT")
+                BrokerListener(name=each.name, host=each.host, port=each.port, protocol="PLAINTEXT")
                 for each in config.listeners
             ),
             peer_host=config.peer.host,
@@ -332,14 +332,14 @@ class Registration:
 class _Told:
     """Which news an answer speaks of."""
 
-    registration: Registration
+    registration: BrokerRegistration
     command: c.Command
 
     def told(self, reply: ControllerReply) -> None:
         self.registration.told(self.command, reply)
 
 
-def _answer(reply: ControllerReply) -> Answer | None:
+def _answer(reply: ControllerReply) -> ControllerAnswer | None:
     """What the controller said; None when nothing was heard in time, or nonsense."""
     if not reply.body:
         return None

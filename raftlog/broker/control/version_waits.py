@@ -22,10 +22,10 @@ from raftlog.base.units import Instant
 from raftlog.broker.control.sessions import BrokerSessions
 from raftlog.broker.deadlines import Timer
 from raftlog.broker.turn import Turn
-from raftlog.metadata.requests import Answer, ShownEverywhere
+from raftlog.metadata.requests import ControllerAnswer, ShownEverywhere
 
 
-class Call(Protocol):
+class WaitingCall(Protocol):
     """One request; `reply` exactly once, now or later."""
 
     @property
@@ -40,7 +40,7 @@ class Call(Protocol):
 @final
 @attrs.frozen(eq=False)
 class _Wait:
-    call: Call
+    call: WaitingCall
     version: int
     deadline: Instant
 
@@ -52,12 +52,12 @@ class VersionWaits:
 
     turn: Turn
     sessions: BrokerSessions
-    reply: Callable[[Call, Answer], None]
+    reply: Callable[[WaitingCall, ControllerAnswer], None]
     _waiting: list[_Wait] = attrs.Factory(list)
     _due: bool = False
     _timer: Timer | None = None
 
-    def wait(self, call: Call, request: ShownEverywhere) -> None:
+    def wait(self, call: WaitingCall, request: ShownEverywhere) -> None:
         """Answer the call in this turn or later."""
         turn = self.turn
         wait_ns: int = min(request.wait_ns, turn.config.leaders_wait_ns)
@@ -74,7 +74,7 @@ class VersionWaits:
             self._due = True
             self.turn.soon(self._look)
 
-    def end(self) -> list[Call]:
+    def end(self) -> list[WaitingCall]:
         """The leadership is over: these calls go to the next controller."""
         left, self._waiting = [wait.call for wait in self._waiting], []
         self._look_at(None)
@@ -97,7 +97,9 @@ class VersionWaits:
                 left.append(wait)
                 continue
             lagging = ", ".join(map(str, sessions.lagging(image, wait.version)))
-            self.reply(wait.call, Answer(refusal=None, message=lagging, version=image.version))
+            self.reply(
+                wait.call, ControllerAnswer(refusal=None, message=lagging, version=image.version)
+            )
         self._waiting = left
         moments = [*ends.values(), *(wait.deadline for wait in left)]
         self._look_at(min(moments) if left else None)

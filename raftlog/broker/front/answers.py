@@ -7,7 +7,7 @@ import attrs
 from raftlog.broker.events import Hangup, Reply
 from raftlog.broker.events import Part as SendPart
 from raftlog.broker.front.ledger import Ledger
-from raftlog.broker.front.requests import Connection, Waiting
+from raftlog.broker.front.requests import Connection, Unanswered
 from raftlog.broker.turn import Turn
 from raftlog.kafka.shape import Part
 from raftlog.records.slices import FileSlice
@@ -21,7 +21,7 @@ class TurnAnswers:
     turn: Turn
     ledger: Ledger
 
-    def reply(self, request: Waiting, parts: list[Part] | None, answers: int = 1) -> None:
+    def reply(self, request: Unanswered, parts: list[Part] | None, answers: int = 1) -> None:
         """Send the one answer of a request, or the `answers` of a run of requests. The request
         itself calls this. The codec's sized parts are file slices here, for handlers put nothing
         else in."""

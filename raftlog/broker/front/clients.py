@@ -33,7 +33,7 @@ from raftlog.broker.front.deferred import Deferred, TurnMeter
 from raftlog.broker.front.ledger import Ledger
 from raftlog.broker.front.requests import Connection, KafkaRequest
 from raftlog.broker.turn import Turn
-from raftlog.kafka.codec import Request as Decoded
+from raftlog.kafka.codec import DecodedRequest as Decoded
 from raftlog.kafka.connection import ServerConnection
 from raftlog.kafka.error_bodies import error_body
 from raftlog.kafka.error_codes import ErrorCode

@@ -14,7 +14,7 @@ from raftlog.kafka.shape import Part
 OPEN: Final = State.OPEN  # in CPython 3.11 an Enum member costs 16 times a global name
 
 
-class Waiting(Protocol):
+class Unanswered(Protocol):
     """What waits for its answer: a request, or a run of them."""
 
     @property
@@ -56,7 +56,7 @@ class Connection:
     protocol: ServerConnection
     client_id: str = ""
     closed: bool = False
-    waiting: dict[int, Waiting] = attrs.Factory(dict)
+    waiting: dict[int, Unanswered] = attrs.Factory(dict)
     """What has no answer, by the number of its (first) request; bounded by the ledger."""
 
     @property

@@ -19,7 +19,7 @@ TopicKey = str | bytes
 """A topic's name, or its 16-byte id."""
 
 
-class Leader(NamedTuple):
+class KnownLeader(NamedTuple):
     """A published pair; unlike the parts, pairs of one partition only rise."""
 
     node: NodeId
@@ -50,7 +50,7 @@ class Router:
 
     turn: Turn
     floors: Mapping[GroupId, Floor]
-    _told: dict[GroupId, Leader] = attrs.Factory(dict)
+    _told: dict[GroupId, KnownLeader] = attrs.Factory(dict)
     """Of groups that run or ran here, until the image says as much or more."""
 
     def topic(self, key: TopicKey) -> TopicImage | None:
@@ -86,12 +86,12 @@ class Router:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.LEADER_NOT_AVAILABLE
 
-    def leader_of(self, key: TopicKey, number: int) -> Leader | None:
+    def leader_of(self, key: TopicKey, number: int) -> KnownLeader | None:
         """Who leads that partition, as far as this node knows; a broker that is alive."""
         partition = self.partition(key, number)
         return None if isinstance(partition, ErrorCode) else self._leader(partition)
 
-    def newest(self, partition: PartitionImage) -> Leader | None:
+    def newest(self, partition: PartitionImage) -> KnownLeader | None:
         """The newest known (leader, epoch), whether that broker lives or not. A replica that looks
         for the next leader still tells of the last one: the image may know an older one only.
 
@@ -101,12 +101,12 @@ class Router:
         if not self.turn.caught_up:
             return None
         reported, group = partition.leader, partition.group
-        known = None if reported is None else Leader(reported.node, partition.leader_epoch)
+        known = None if reported is None else KnownLeader(reported.node, partition.leader_epoch)
         replica = self.turn.replicas.get(group)
         if replica is None or replica.leader is None or not replica.node.term_durable:
             told = self._told.get(group)
         else:
-            told = Leader(replica.leader.node, replica.term)
+            told = KnownLeader(replica.leader.node, replica.term)
         if told is None or (known is not None and known.epoch >= told.epoch):
             self._told.pop(group, None)
             newest = known
@@ -128,7 +128,7 @@ class Router:
         """The group's topic is deleted."""
         self._told.pop(group, None)
 
-    def _leader(self, partition: PartitionImage) -> Leader | None:
+    def _leader(self, partition: PartitionImage) -> KnownLeader | None:
         found = self.newest(partition)
         return found if found is not None and self.is_alive(found.node) else None
 

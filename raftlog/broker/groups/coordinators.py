@@ -45,7 +45,7 @@ Refuse = Callable[[ErrorCode], None]
 
 @final
 @attrs.define(eq=False)
-class Led:
+class Coordinated:
     """One partition that this broker coordinates, in one term."""
 
     replica: PartitionReplica
@@ -82,7 +82,7 @@ class GroupCoordinators:
     ledger: Ledger
     controller: ControllerClient
     topic: OffsetsTopic
-    _led: dict[GroupId, Led] = attrs.Factory(dict)
+    _led: dict[GroupId, Coordinated] = attrs.Factory(dict)
     _parked: dict[GroupId, dict[int, Parked]] = attrs.Factory(dict)
     _dirty: dict[GroupId, None] = attrs.Factory(dict)
     _last: int = 0
@@ -145,7 +145,7 @@ class GroupCoordinators:
             self.turn.soon(self._confirm, led)
         led.asking.append(then)
 
-    def _confirm(self, led: Led) -> None:
+    def _confirm(self, led: Coordinated) -> None:
         asking, led.asking = led.asking, []
         refused = True
         if self._is_present(led):
@@ -210,7 +210,7 @@ class GroupCoordinators:
         assert isinstance(machine, GroupsMachine), machine
         entropy = turn.entropy.fork(f"coordinator {group} {replica.term}")
         coordinator = Coordinator(machine, turn.config.groups, entropy, turn.now, turn.wall)
-        led = self._led[group] = Led(replica, replica.term, coordinator)
+        led = self._led[group] = Coordinated(replica, replica.term, coordinator)
         self._dirty[group] = None
         self._ask_for_topics(led)
         for parked in self._take_parked(group):
@@ -224,7 +224,7 @@ class GroupCoordinators:
         for parked in self._take_parked(group):
             parked.refuse(ErrorCode.NOT_COORDINATOR)
 
-    def _close(self, led: Led) -> None:
+    def _close(self, led: Coordinated) -> None:
         group = led.replica.group
         del self._led[group]
         self._dirty.pop(group, None)
@@ -232,13 +232,13 @@ class GroupCoordinators:
             led.timer.cancel()
         led.coordinator.close(ErrorCode.NOT_COORDINATOR)
 
-    def _ask_for_topics(self, led: Led) -> None:
+    def _ask_for_topics(self, led: Coordinated) -> None:
         """Topics may have been deleted while no coordinator looked. Only an image that is known to
         be current may say so: an older one lacks topics whose offsets are good."""
         deadline = Instant(self.turn.now + self.turn.config.request_ns)
         self.controller.when_current(deadline, partial(self._topics_known, led))
 
-    def _topics_known(self, led: Led, current: bool) -> None:
+    def _topics_known(self, led: Coordinated, current: bool) -> None:
         if not self._is_present(led):
             return
         if current:
@@ -247,11 +247,11 @@ class GroupCoordinators:
             again = Instant(self.turn.now + self.turn.config.request_ns)
             self.turn.at(again, self._ask_again, led)
 
-    def _ask_again(self, led: Led) -> None:
+    def _ask_again(self, led: Coordinated) -> None:
         if self._is_present(led):
             self._ask_for_topics(led)
 
-    def _tell_topics(self, led: Led, names: Sequence[str] | None) -> None:
+    def _tell_topics(self, led: Coordinated, names: Sequence[str] | None) -> None:
         turn = self.turn
         led.coordinator.topics_changed(self._topic_id, names, turn.now, turn.wall)
         self._dirty[led.replica.group] = None
@@ -259,12 +259,12 @@ class GroupCoordinators:
     def _topic_id(self, name: str) -> TopicId | None:
         return self.turn.image.names.get(name)
 
-    def _is_present(self, led: Led) -> bool:
+    def _is_present(self, led: Coordinated) -> bool:
         return self._led.get(led.replica.group) is led and led.leads
 
     # --- writing ---
 
-    def _drive(self, led: Led) -> None:
+    def _drive(self, led: Coordinated) -> None:
         """Propose what the coordinator wants to write, and wake it in time."""
         turn, coordinator = self.turn, led.coordinator
         while (proposal := coordinator.take()) is not None:
@@ -273,7 +273,7 @@ class GroupCoordinators:
                 coordinator.decided(proposal.token, error, turn.now, turn.wall)
         self._set_timer(led)
 
-    def _propose(self, led: Led, proposal: GroupProposal) -> ErrorCode | None:
+    def _propose(self, led: Coordinated, proposal: GroupProposal) -> ErrorCode | None:
         turn, replica = self.turn, led.replica
         if self.ledger.full(replica.uncommitted_bytes):
             probe("group-records-refused-partition-full")
@@ -284,7 +284,7 @@ class GroupCoordinators:
         turn.touch(replica.group)
         return replica.propose_records(proposal.batch, NEVER, then, turn.now, turn.wall)
 
-    def _decided(self, led: Led, token: int, answer: ProposalAnswer) -> None:
+    def _decided(self, led: Coordinated, token: int, answer: ProposalAnswer) -> None:
         """The log has decided; nothing waits for a coordinator that is gone."""
         if not self._is_present(led):
             return
@@ -297,7 +297,7 @@ class GroupCoordinators:
             led.coordinator.decided(token, error, turn.now, turn.wall)
         self._drive(led)
 
-    def _set_timer(self, led: Led) -> None:
+    def _set_timer(self, led: Coordinated) -> None:
         deadline, timer = led.coordinator.next_deadline(), led.timer
         if timer is not None and timer.deadline <= deadline:
             return  # a wake-up too early costs an empty turn; each heartbeat moves the deadline
@@ -307,7 +307,7 @@ class GroupCoordinators:
         if deadline != NEVER:
             led.timer = self.turn.at(deadline, self._tick, led)
 
-    def _tick(self, led: Led) -> None:
+    def _tick(self, led: Coordinated) -> None:
         led.timer = None
         if not self._is_present(led):
             return
@@ -344,7 +344,7 @@ class GroupCoordinators:
         return parked
 
     def _confirmed(
-        self, led: Led, asking: list[Callable[[ErrorCode], None]], answer: object
+        self, led: Coordinated, asking: list[Callable[[ErrorCode], None]], answer: object
     ) -> None:
         assert isinstance(answer, ReadAnswer), answer
         present = not answer.error and self._is_present(led)

@@ -14,9 +14,9 @@ import attrs
 
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant
-from raftlog.broker.control.controller_calls import ControllerCalls, ControllerClient, Outcome
+from raftlog.broker.control.controller_calls import CallOutcome, ControllerCalls, ControllerClient
 from raftlog.broker.control.topic_ids import new_topic_id
-from raftlog.broker.front.router import Endpoint, Leader, Router
+from raftlog.broker.front.router import Endpoint, KnownLeader, Router
 from raftlog.broker.turn import Turn
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.metadata.requests import NewTopicRequest
@@ -66,7 +66,7 @@ class OffsetsTopic:
         """The topic, when it is there."""
         return self.turn.image.topic(OFFSETS_TOPIC)
 
-    def endpoint_of(self, number: int, listener: str) -> tuple[Leader, Endpoint] | None:
+    def endpoint_of(self, number: int, listener: str) -> tuple[KnownLeader, Endpoint] | None:
         """The live leader of a partition, and where clients of that listener reach it."""
         topic = self.image
         if topic is None:
@@ -125,7 +125,7 @@ class OffsetsTopic:
         )
         calls.begin()
 
-    def _made(self, outcomes: list[Outcome]) -> None:
+    def _made(self, outcomes: list[CallOutcome]) -> None:
         self._making = False
         for outcome in outcomes:
             # Another broker may have been first, which is as good.

@@ -1,13 +1,13 @@
 """AlterConfigs: the settings of a resource become exactly those given. Older clients ask this."""
 
-from raftlog.broker.control.controller_calls import Outcome
+from raftlog.broker.control.controller_calls import CallOutcome
 from raftlog.broker.handlers.altering_configs import Changes, altering, told
 from raftlog.kafka.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from raftlog.metadata.settings.config_changes import Operation
+from raftlog.metadata.settings.config_changes import ConfigOperation
 
 
 def _asked(body: AlterConfigsRequest) -> list[Changes]:
@@ -16,7 +16,7 @@ def _asked(body: AlterConfigsRequest) -> list[Changes]:
             each.resource_type,
             each.resource_name,
             [config.name for config in each.configs],
-            [Operation.SET] * len(each.configs),
+            [ConfigOperation.SET] * len(each.configs),
             [config.value for config in each.configs],
             replace=True,
         )
@@ -24,7 +24,7 @@ def _asked(body: AlterConfigsRequest) -> list[Changes]:
     ]
 
 
-def _response(body: AlterConfigsRequest, outcomes: list[Outcome]) -> AlterConfigsResponse:
+def _response(body: AlterConfigsRequest, outcomes: list[CallOutcome]) -> AlterConfigsResponse:
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(*told(outcome), each.resource_type, each.resource_name)

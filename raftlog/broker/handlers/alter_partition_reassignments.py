@@ -10,7 +10,7 @@ from typing import NamedTuple
 from raftlog.base.ids import NodeId
 from raftlog.base.limits import REPLICATION_FACTOR_MAX
 from raftlog.broker.context import Context
-from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
+from raftlog.broker.control.controller_calls import CallOutcome, ControllerCalls
 from raftlog.broker.handlers.attempts import gone_by_name
 from raftlog.broker.handlers.each_named import EachNamed
 from raftlog.kafka.error_codes import ErrorCode
@@ -69,7 +69,7 @@ def _move(
 
 
 def _response(
-    body: AlterPartitionReassignmentsRequest, outcomes: list[Outcome]
+    body: AlterPartitionReassignmentsRequest, outcomes: list[CallOutcome]
 ) -> AlterPartitionReassignmentsResponse:
     left = iter(outcomes)
     return AlterPartitionReassignmentsResponse(
@@ -84,7 +84,7 @@ def _response(
     )
 
 
-def _told(asked: ReassignablePartition, outcome: Outcome) -> ReassignablePartitionResponse:
+def _told(asked: ReassignablePartition, outcome: CallOutcome) -> ReassignablePartitionResponse:
     return ReassignablePartitionResponse(
         asked.partition_index, gone_by_name(outcome.error), outcome.message or None
     )

@@ -22,14 +22,14 @@ from raftlog.base.limits import (
     CONFIGS_PER_TOPIC_MAX,
 )
 from raftlog.broker.context import Context
-from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
+from raftlog.broker.control.controller_calls import CallOutcome, ControllerCalls
 from raftlog.broker.handlers.attempts import gone_by_name
 from raftlog.broker.handlers.each_named import EachNamed
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.metadata.requests import AlterBrokerRequest, AlterTopicRequest
 from raftlog.metadata.rules.topic_names import topic_name_problem
 from raftlog.metadata.settings.broker_settings import CHANGEABLE, EVERY_BROKER
-from raftlog.metadata.settings.config_changes import ConfigChange, Operation
+from raftlog.metadata.settings.config_changes import ConfigChange, ConfigOperation
 from raftlog.metadata.settings.topic_configs import nearest
 
 TOPIC: Final = 2
@@ -57,7 +57,7 @@ class Changes(NamedTuple):
         return self.resource_type, self.resource_name
 
 
-class Refused(NamedTuple):
+class NotAltered(NamedTuple):
     """Why a resource is not altered."""
 
     code: ErrorCode
@@ -79,11 +79,11 @@ def _is_known(context: Context, asked: Changes) -> bool:
 def _alter(context: Context, calls: ControllerCalls, body: Any, asked: Changes) -> None:
     """Ask the controller for one resource, or say at once what is wrong with it."""
     changes = _checked(asked)
-    refused = changes if isinstance(changes, Refused) else _refusal(context, asked, changes)
+    refused = changes if isinstance(changes, NotAltered) else _refusal(context, asked, changes)
     if refused is not None:
         calls.known(*refused)
         return
-    assert not isinstance(changes, Refused), changes
+    assert not isinstance(changes, NotAltered), changes
     if asked.resource_type == BROKER:
         _alter_broker(context, calls, body, asked, changes)
     else:
@@ -121,43 +121,45 @@ def _alter_broker(
     )
 
 
-def told(outcome: Outcome) -> tuple[int, str | None]:
+def told(outcome: CallOutcome) -> tuple[int, str | None]:
     """Code and message of a resource's result."""
     return gone_by_name(outcome.error), outcome.message or None
 
 
-def _checked(asked: Changes) -> tuple[ConfigChange, ...] | Refused:
+def _checked(asked: Changes) -> tuple[ConfigChange, ...] | NotAltered:
     """The changes as values, when the request is well formed."""
     code = ErrorCode.INVALID_REQUEST
     if len(asked.names) > CONFIGS_PER_TOPIC_MAX:
         what = f"{amount(len(asked.names), 'setting')}, at most {CONFIGS_PER_TOPIC_MAX} at a time"
-        return Refused(code, what)
+        return NotAltered(code, what)
     if any(times > 1 for times in Counter(asked.names).values()):
-        return Refused(code, "Error due to duplicate config keys")
+        return NotAltered(code, "Error due to duplicate config keys")
     changes = []
     empty = []
     for name, number, value in zip(asked.names, asked.operations, asked.values, strict=True):
-        if number not in Operation.__members__.values():
-            return Refused(code, f"Unknown operation type {number}")
-        operation = Operation(number)
+        if number not in ConfigOperation.__members__.values():
+            return NotAltered(code, f"Unknown operation type {number}")
+        operation = ConfigOperation(number)
         if len(name.encode()) > CONFIG_NAME_BYTES_MAX:
             what = f"the name of a setting is longer than {CONFIG_NAME_BYTES_MAX} bytes"
-            return Refused(ErrorCode.INVALID_CONFIG, what)
+            return NotAltered(ErrorCode.INVALID_CONFIG, what)
         if len((value or "").encode()) > CONFIG_VALUE_BYTES_MAX:
             what = f"the value of {name} is longer than {CONFIG_VALUE_BYTES_MAX} bytes"
-            return Refused(ErrorCode.INVALID_CONFIG, what)
-        if operation is Operation.DELETE:
+            return NotAltered(ErrorCode.INVALID_CONFIG, what)
+        if operation is ConfigOperation.DELETE:
             changes.append(ConfigChange(operation, name))
         elif value is None:
             empty.append(name)
         else:
             changes.append(ConfigChange(operation, name, value))
     if empty:
-        return Refused(code, f"Null value not supported for : {', '.join(empty)}")
+        return NotAltered(code, f"Null value not supported for : {', '.join(empty)}")
     return tuple(changes)
 
 
-def _refusal(context: Context, asked: Changes, changes: tuple[ConfigChange, ...]) -> Refused | None:
+def _refusal(
+    context: Context, asked: Changes, changes: tuple[ConfigChange, ...]
+) -> NotAltered | None:
     """Why this resource is not altered, as far as this broker can say."""
     if asked.resource_type == TOPIC:
         return _topic_refusal(context, asked.resource_name)
@@ -165,31 +167,33 @@ def _refusal(context: Context, asked: Changes, changes: tuple[ConfigChange, ...]
         return _broker_refusal(context, asked.resource_name, changes)
     why = _NOT_ALTERED.get(asked.resource_type)
     what = why or f"Unknown resource type {asked.resource_type}"
-    return Refused(ErrorCode.INVALID_REQUEST, what)
+    return NotAltered(ErrorCode.INVALID_REQUEST, what)
 
 
-def _topic_refusal(context: Context, name: str) -> Refused | None:
+def _topic_refusal(context: Context, name: str) -> NotAltered | None:
     if not name:
-        return Refused(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        return NotAltered(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     problem = topic_name_problem(name)
     if problem is not None:
-        return Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        return NotAltered(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
     if context.router.topic(name) is None:
         what = f"The topic '{name}' does not exist."
-        return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
+        return NotAltered(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
     return None
 
 
 def _broker_refusal(
     context: Context, name: str, changes: tuple[ConfigChange, ...]
-) -> Refused | None:
+) -> NotAltered | None:
     code = ErrorCode.INVALID_REQUEST
     if name not in ("", str(context.node)):
-        return Refused(code, f"Unexpected broker id, expected {context.node}, but received {name}")
+        return NotAltered(
+            code, f"Unexpected broker id, expected {context.node}, but received {name}"
+        )
     asked = [
         each.name
         for each in changes
-        if each.operation is not Operation.DELETE and each.name not in CHANGEABLE
+        if each.operation is not ConfigOperation.DELETE and each.name not in CHANGEABLE
     ]
     if not asked:
         return None
@@ -198,7 +202,7 @@ def _broker_refusal(
         f"Cannot update these configs dynamically: {', '.join(asked)}. A broker reads its settings "
         f"from its file when it starts: change the file and restart it{unknown}"
     )
-    return Refused(code, what)
+    return NotAltered(code, what)
 
 
 def _unknown(context: Context, asked: Sequence[str]) -> str:
@@ -212,7 +216,7 @@ def _unknown(context: Context, asked: Sequence[str]) -> str:
 
 
 def altering(
-    asked: Callable[[Any], list[Changes]], respond: Callable[[Any, list[Outcome]], Any]
+    asked: Callable[[Any], list[Changes]], respond: Callable[[Any, list[CallOutcome]], Any]
 ) -> EachNamed:
     """The handler of a request: its resources, and the response from their outcomes."""
     return EachNamed(

@@ -8,7 +8,7 @@ import attrs
 
 from raftlog.base.units import Instant, millis
 from raftlog.broker.context import Context
-from raftlog.broker.control.controller_calls import Outcome
+from raftlog.broker.control.controller_calls import CallOutcome
 from raftlog.broker.front.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 
@@ -27,23 +27,23 @@ class Attempt:
     request: KafkaRequest
     deadline: Instant
     current: bool = True
-    before: Sequence[Outcome] = ()
+    before: Sequence[CallOutcome] = ()
 
     def once_current(
-        self, perform: Callable[["Attempt"], None], before: Sequence[Outcome] = ()
+        self, perform: Callable[["Attempt"], None], before: Sequence[CallOutcome] = ()
     ) -> None:
         """`perform` another attempt when the image is up to date, or cannot be had so."""
         go_on = partial(self._go_on, perform, before)
         self.context.controller.when_current(self.deadline, go_on)
 
     def _go_on(
-        self, perform: Callable[["Attempt"], None], before: Sequence[Outcome], current: bool
+        self, perform: Callable[["Attempt"], None], before: Sequence[CallOutcome], current: bool
     ) -> None:
         if not self.request.dead:
             perform(attrs.evolve(self, current=current, before=before))
 
 
-def is_gone(outcome: Outcome) -> bool:
+def is_gone(outcome: CallOutcome) -> bool:
     """Whether the controller does not know the id that this broker's image had for a name. The
     topic may have been deleted and created again meanwhile."""
     return outcome.error == ErrorCode.UNKNOWN_TOPIC_ID

@@ -35,20 +35,20 @@ CLUSTER_OPERATIONS: Final = _bits(
 )
 
 
-class Broker(NamedTuple):
+class ShownBroker(NamedTuple):
     """A broker by the address of one listener."""
 
     node: NodeId
     endpoint: Endpoint
 
 
-def live_brokers(context: Context, listener: str) -> list[Broker]:
+def live_brokers(context: Context, listener: str) -> list[ShownBroker]:
     """Brokers that clients of that listener can be sent to, by node."""
     found = []
     for broker in context.image.live_brokers():
         endpoint = context.router.endpoint(broker.node, listener)
         if endpoint is not None:
-            found.append(Broker(broker.node, endpoint))
+            found.append(ShownBroker(broker.node, endpoint))
     return found
 
 

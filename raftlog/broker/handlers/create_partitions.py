@@ -8,7 +8,7 @@ from raftlog.base.amounts import amount
 from raftlog.base.ids import NodeId, TopicId
 from raftlog.base.limits import PARTITIONS_PER_TOPIC_MAX, REPLICATION_FACTOR_MAX
 from raftlog.broker.context import Context
-from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
+from raftlog.broker.control.controller_calls import CallOutcome, ControllerCalls
 from raftlog.broker.handlers.attempts import gone_by_name
 from raftlog.broker.handlers.each_named import EachNamed, first_of_each
 from raftlog.kafka.error_codes import ErrorCode
@@ -77,7 +77,9 @@ def _add(
     )
 
 
-def _response(body: CreatePartitionsRequest, outcomes: list[Outcome]) -> CreatePartitionsResponse:
+def _response(
+    body: CreatePartitionsRequest, outcomes: list[CallOutcome]
+) -> CreatePartitionsResponse:
     return CreatePartitionsResponse(
         results=[
             CreatePartitionsTopicResult(
@@ -89,7 +91,7 @@ def _response(body: CreatePartitionsRequest, outcomes: list[Outcome]) -> CreateP
 
 
 def _made(
-    context: Context, body: CreatePartitionsRequest, outcomes: list[Outcome]
+    context: Context, body: CreatePartitionsRequest, outcomes: list[CallOutcome]
 ) -> list[TopicId]:
     if body.validate_only:
         return []

@@ -12,7 +12,7 @@ from raftlog.base.ids import NodeId, TopicId
 from raftlog.base.limits import PARTITIONS_PER_TOPIC_MAX, REPLICATION_FACTOR_MAX
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
-from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
+from raftlog.broker.control.controller_calls import CallOutcome, ControllerCalls
 from raftlog.broker.control.topic_ids import new_topic_id
 from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.attempts import deadline_of
@@ -57,7 +57,7 @@ class _Creation:
     deadline: Instant
     topics: list[CreatableTopic] = attrs.Factory(list)
     """Each name once, though the request may name it more often."""
-    outcomes: list[Outcome] = attrs.Factory(list)
+    outcomes: list[CallOutcome] = attrs.Factory(list)
     ids: list[TopicId] = attrs.Factory(list)
 
     def begin(self) -> None:
@@ -77,12 +77,12 @@ class _Creation:
                 calls.known(problem.error, problem.message)
         calls.begin()
 
-    def created(self, outcomes: list[Outcome]) -> None:
+    def created(self, outcomes: list[CallOutcome]) -> None:
         """The controller has decided; leaders may still be missing. A creation whose answer did not
         come in time may be done: the topic ids are ours, so a topic that is there is the one."""
         topics = self.context.image.topics
         self.outcomes = outcomes = [
-            Outcome(0, "") if _made_late(outcome, topic_id in topics) else outcome
+            CallOutcome(0, "") if _made_late(outcome, topic_id in topics) else outcome
             for outcome, topic_id in zip(outcomes, self.ids, strict=True)
         ]
         if self.request.dead:
@@ -103,7 +103,7 @@ class _Creation:
         self.request.answer(CreateTopicsResponse(topics=results))
 
     def _result(
-        self, topic: CreatableTopic, topic_id: TopicId, outcome: Outcome
+        self, topic: CreatableTopic, topic_id: TopicId, outcome: CallOutcome
     ) -> CreatableTopicResult:
         if outcome.error != 0:
             return CreatableTopicResult(topic.name, ZERO_ID, outcome.error, outcome.message)
@@ -127,7 +127,7 @@ class _Creation:
         )
 
 
-def _made_late(outcome: Outcome, there: bool) -> bool:
+def _made_late(outcome: CallOutcome, there: bool) -> bool:
     """Whether a request of unknown outcome was fulfilled, as the image shows."""
     return there and outcome.error == ErrorCode.REQUEST_TIMED_OUT
 

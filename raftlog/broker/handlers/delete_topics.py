@@ -8,7 +8,7 @@ import attrs
 
 from raftlog.base.ids import TopicId
 from raftlog.broker.context import Context
-from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
+from raftlog.broker.control.controller_calls import CallOutcome, ControllerCalls
 from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.attempts import BEHIND, Attempt, deadline_of, gone_by_name, is_gone
 from raftlog.broker.handlers.each_named import first_of_each
@@ -44,7 +44,7 @@ class _Deletion:
     attempt: Attempt
     named: list[_Named]
 
-    def answer(self, outcomes: list[Outcome]) -> None:
+    def answer(self, outcomes: list[CallOutcome]) -> None:
         """What became of each topic; names whose topic is gone are looked up once more."""
         attempt, request = self.attempt, self.attempt.request
         if request.dead:
@@ -107,7 +107,7 @@ def _twice(asked: DeleteTopicState) -> _Named:
     return _Named(asked.name, asked.topic_id, ErrorCode.INVALID_REQUEST, what, False)
 
 
-def _is_gone(named: _Named, outcome: Outcome) -> bool:
+def _is_gone(named: _Named, outcome: CallOutcome) -> bool:
     return named.by_name and is_gone(outcome)
 
 

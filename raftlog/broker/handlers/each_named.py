@@ -16,7 +16,7 @@ import attrs
 
 from raftlog.base.ids import TopicId
 from raftlog.broker.context import Context
-from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
+from raftlog.broker.control.controller_calls import CallOutcome, ControllerCalls
 from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.attempts import BEHIND, Attempt, deadline_of, is_gone
 from raftlog.broker.handlers.leaders_shown import LeadersShown
@@ -53,9 +53,9 @@ class EachNamed:
     twice: str
     fits: Callable[[Context, Any], bool]
     ask: Callable[[Context, ControllerCalls, Any, Any], None]
-    respond: Callable[[Any, list[Outcome]], Any]
+    respond: Callable[[Any, list[CallOutcome]], Any]
     once: bool = False
-    made: Callable[[Context, Any, list[Outcome]], list[TopicId]] | None = None
+    made: Callable[[Context, Any, list[CallOutcome]], list[TopicId]] | None = None
     timeout_ms: Callable[[Any], int] = attrgetter("timeout_ms")
 
     def handle(self, context: Context, request: KafkaRequest) -> None:
@@ -86,7 +86,7 @@ class EachNamed:
                 self.ask(context, calls, body, each)
         calls.begin()
 
-    def _answer(self, attempt: Attempt, outcomes: list[Outcome]) -> None:
+    def _answer(self, attempt: Attempt, outcomes: list[CallOutcome]) -> None:
         """Names whose topic is gone are looked up once more."""
         request = attempt.request
         if request.dead:
@@ -99,5 +99,5 @@ class EachNamed:
         respond = partial(self._respond, request, outcomes)
         LeadersShown(context, request, made, attempt.deadline, respond).begin()
 
-    def _respond(self, request: KafkaRequest, outcomes: list[Outcome]) -> None:
+    def _respond(self, request: KafkaRequest, outcomes: list[CallOutcome]) -> None:
         request.answer(self.respond(request.body, outcomes))

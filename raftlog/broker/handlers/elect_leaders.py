@@ -13,7 +13,7 @@ import attrs
 
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
-from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
+from raftlog.broker.control.controller_calls import CallOutcome, ControllerCalls
 from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.attempts import BEHIND, deadline_of, gone_by_name
 from raftlog.kafka.error_bodies import error_body
@@ -54,7 +54,7 @@ class _Election:
     request: KafkaRequest
     deadline: Instant
     places: list[Place] = attrs.Factory(list)
-    outcomes: list[Outcome] = attrs.Factory(list)
+    outcomes: list[CallOutcome] = attrs.Factory(list)
 
     def refuse(self, code: ErrorCode, what: str) -> None:
         """The same answer for everything."""
@@ -63,7 +63,7 @@ class _Election:
             self.request.answer(error_body(body, code, what))
             return
         self.places = list(self._asked())
-        self.outcomes = [Outcome(code, what)] * len(self.places)
+        self.outcomes = [CallOutcome(code, what)] * len(self.places)
         self._answer()
 
     def begin(self, current: bool) -> None:
@@ -103,14 +103,16 @@ class _Election:
             for number in range(len(image.topics[image.names[name]].partitions)):
                 yield name, number
 
-    def _judged(self, place: Place) -> Outcome | None:
+    def _judged(self, place: Place) -> CallOutcome | None:
         """What is known without asking; None when a transfer is to be asked for."""
         router = self.context.router
         partition = router.partition(*place)
         if isinstance(partition, ErrorCode):
-            return Outcome(partition, f"No such topic as {place[0]}, or no such partition of it.")
+            return CallOutcome(
+                partition, f"No such topic as {place[0]}, or no such partition of it."
+            )
         if self._elected(place, partition):
-            return Outcome(_DONE, _NEEDLESS)
+            return CallOutcome(_DONE, _NEEDLESS)
         first = partition.target[0]
         why = ""
         if not partition.settled:
@@ -122,13 +124,13 @@ class _Election:
         if not why:
             return None
         what = f"The preferred leader was not available: {why}."
-        return Outcome(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, what)
+        return CallOutcome(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, what)
 
     def _elected(self, place: Place, partition: PartitionImage) -> bool:
         leader = self.context.router.leader_of(*place)
         return leader is not None and leader.node == partition.target[0].node
 
-    def _decided(self, outcomes: list[Outcome]) -> None:
+    def _decided(self, outcomes: list[CallOutcome]) -> None:
         """The leaders have been told, or will be by their images."""
         self.outcomes = outcomes
         if self.request.dead:

@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs: settings of a resource are set or deleted, lists get or lose words."""
 
-from raftlog.broker.control.controller_calls import Outcome
+from raftlog.broker.control.controller_calls import CallOutcome
 from raftlog.broker.handlers.altering_configs import Changes, altering, told
 from raftlog.kafka.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -24,7 +24,7 @@ def _asked(body: IncrementalAlterConfigsRequest) -> list[Changes]:
 
 
 def _response(
-    body: IncrementalAlterConfigsRequest, outcomes: list[Outcome]
+    body: IncrementalAlterConfigsRequest, outcomes: list[CallOutcome]
 ) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
         responses=[

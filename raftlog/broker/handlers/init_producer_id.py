@@ -13,7 +13,7 @@ import attrs
 
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
-from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
+from raftlog.broker.control.controller_calls import CallOutcome, ControllerCalls
 from raftlog.broker.front.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.init_producer_id import (
@@ -68,7 +68,7 @@ class ProducerIds:
         calls.add(SubmitCommand(command=command))
         calls.begin()
 
-    def _allocated(self, context: Context, outcomes: list[Outcome]) -> None:
+    def _allocated(self, context: Context, outcomes: list[CallOutcome]) -> None:
         """A block, or none in time: the clients may ask again."""
         self.asking = False
         outcome = outcomes[0]

@@ -12,7 +12,7 @@ import attrs
 from raftlog.base.ids import TopicId
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
-from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
+from raftlog.broker.control.controller_calls import CallOutcome, ControllerCalls
 from raftlog.broker.control.topic_ids import new_topic_id
 from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.all_topics import Question, kept_answer
@@ -84,7 +84,7 @@ class _AutoCreation:
     request: KafkaRequest
     names: list[str]
     deadline: Instant = Instant(0)
-    refused: dict[str, Outcome] = attrs.Factory(dict)
+    refused: dict[str, CallOutcome] = attrs.Factory(dict)
 
     def begin(self) -> None:
         """Ask for all of them with the broker's defaults."""
@@ -106,7 +106,7 @@ class _AutoCreation:
             )
         calls.begin()
 
-    def created(self, outcomes: list[Outcome]) -> None:
+    def created(self, outcomes: list[CallOutcome]) -> None:
         """The controller has decided. That somebody else was first is as good."""
         self.refused = {
             name: outcome

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, final
 
 from raftlog.base.ids import DirectoryId, NodeId
 from raftlog.broker.context import Context
-from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
+from raftlog.broker.control.controller_calls import CallOutcome, ControllerCalls
 from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.attempts import deadline_of
 from raftlog.broker.handlers.cluster_view import cluster_text
@@ -56,7 +56,7 @@ def change(
     calls.begin()
 
 
-def _decided(request: KafkaRequest, respond: Any, outcomes: list[Outcome]) -> None:
+def _decided(request: KafkaRequest, respond: Any, outcomes: list[CallOutcome]) -> None:
     if request.dead:
         return
     (outcome,) = outcomes

@@ -19,7 +19,7 @@ from raftlog.base.units import Instant
 from raftlog.broker.context import Context
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.output import ProduceAnswer
-from raftlog.partition.producing.appending import Refused, judged
+from raftlog.partition.producing.appending import BatchRefused, judged
 from raftlog.partition.replica import PartitionReplica
 from raftlog.records.record_walk import RecordRules, RecordWalk, walk_records
 
@@ -60,7 +60,7 @@ def check(
     config = replica.config
     try:
         header = judged(batch, config, context.wall)
-    except Refused as refused:
+    except BatchRefused as refused:
         return ProduceAnswer(refused.code, message=refused.message)
     earliest, latest = -_I64_MAX, _I64_MAX
     if not config.log_append_time:

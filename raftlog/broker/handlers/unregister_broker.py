@@ -7,7 +7,7 @@ from functools import partial
 
 from raftlog.base.ids import NodeId
 from raftlog.broker.context import Context
-from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
+from raftlog.broker.control.controller_calls import CallOutcome, ControllerCalls
 from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.attempts import deadline_of
 from raftlog.kafka.error_codes import ErrorCode
@@ -32,7 +32,7 @@ def handle(context: Context, request: KafkaRequest) -> None:
     calls.begin()
 
 
-def _decided(request: KafkaRequest, node: int, outcomes: list[Outcome]) -> None:
+def _decided(request: KafkaRequest, node: int, outcomes: list[CallOutcome]) -> None:
     if request.dead:
         return
     (outcome,) = outcomes

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from raftlog.broker.context import Context
-from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
+from raftlog.broker.control.controller_calls import CallOutcome, ControllerCalls
 from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.attempts import deadline_of
 from raftlog.kafka.error_codes import ErrorCode
@@ -100,7 +100,7 @@ def _problem(context: Context, each: FeatureUpdateKey, kind: int) -> str | None:
     return None
 
 
-def _decided(request: KafkaRequest, outcomes: list[Outcome]) -> None:
+def _decided(request: KafkaRequest, outcomes: list[CallOutcome]) -> None:
     if request.dead:
         return
     (outcome,) = outcomes

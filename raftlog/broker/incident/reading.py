@@ -21,7 +21,7 @@ from raftlog.broker.incident.digests import DIGEST, KINDS, Digest
 from raftlog.broker.incident.draws import DRAW_FIELDS, Draw
 from raftlog.broker.incident.jobs import function_name, known_of
 from raftlog.broker.incident.recorder import ABOUT_RELEASE
-from raftlog.broker.incident.rows import Row, RowKind, RowReader
+from raftlog.broker.incident.rows import RecordingRow, RowKind, RowReader
 from raftlog.broker.incident.value_reader import ValueReader
 from raftlog.broker.incident.values import ON, Payloads, Tag
 from raftlog.storage.directories.data_dir import DirectoryImage
@@ -32,7 +32,7 @@ _CLASSES_MAX: Final = 4096
 
 @final
 @attrs.frozen
-class Outcome:
+class TurnOutcome:
     """What a turn drew and did. `raised` is the error that ended it, and the recording."""
 
     draws: list[Draw]
@@ -48,12 +48,12 @@ class RecordedTurn:
     number: int
     now: Instant
     wall: WallMillis
-    outcome: Outcome | None
+    outcome: TurnOutcome | None
     raw_events: list[memoryview]
 
 
 @final
-class Recording:
+class BrokerRecording:
     """A recording in memory, of a broker's boot. The constructor raises `CorruptData` when it is no
     recording, or of a release whose classes have other fields."""
 
@@ -62,7 +62,7 @@ class Recording:
     directories: list[DirectoryImage]
     further: list[FurtherImage]
     begun_at: Instant
-    made: Outcome
+    made: TurnOutcome
     """What was drawn while the broker was made."""
 
     def __init__(
@@ -171,7 +171,7 @@ class Recording:
             raise CorruptData(f"a turn of {amount(count, 'event')}", on=self._on)
         return count
 
-    def _read_outcome(self, row: Row) -> Outcome:
+    def _read_outcome(self, row: RecordingRow) -> TurnOutcome:
         values = self._values(row.body)
         draws, raised = values.value() or ([], "")
         reader = values.reader
@@ -181,9 +181,9 @@ class Recording:
         sound = all(len(each) == DRAW_FIELDS for each in draws)
         if not sound or not all(each.kind < len(KINDS) for each in digests):
             raise CorruptData(f"the outcome at byte {row.position} is none", on=self._on)
-        return Outcome(list(draws), digests, raised)
+        return TurnOutcome(list(draws), digests, raised)
 
-    def _read_begin(self, row: Row, known: Mapping[str, object]) -> None:
+    def _read_begin(self, row: RecordingRow, known: Mapping[str, object]) -> None:
         reader = ValueReader(row.body, self._table, self._payloads, known)
         own = {each.name: each for each in classes().values()}
         count = reader.varint()

@@ -41,7 +41,7 @@ class RowKind(enum.IntEnum):
     END = 4
 
 
-class Row(NamedTuple):
+class RecordingRow(NamedTuple):
     """One row, its checksum proved. `position` is where it begins."""
 
     kind: RowKind
@@ -88,7 +88,7 @@ class RowReader:
                 do="replay it with the release that recorded it",
             )
 
-    def next(self) -> Row | None:
+    def next(self) -> RecordingRow | None:
         """The next row; None at the end."""
         reader = self._reader
         if reader.remaining() == 0:
@@ -111,4 +111,4 @@ class RowReader:
             raise reader.fail(f"the checksum of the row at byte {position} is wrong")
         if kind not in RowKind.__members__.values():
             raise reader.fail(f"a row of unknown kind {kind}")
-        return Row(RowKind(kind), body, position)
+        return RecordingRow(RowKind(kind), body, position)

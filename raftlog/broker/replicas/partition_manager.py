@@ -28,7 +28,7 @@ from raftlog.base.probes import probe
 from raftlog.base.units import Instant, Nanos, millis
 from raftlog.broker.replicas.directory_moves import DirectoryMoves
 from raftlog.broker.replicas.hosts import FOR_GOOD, Host, HostState
-from raftlog.broker.replicas.replica_deletions import Removals, ReplicaDeletions
+from raftlog.broker.replicas.replica_deletions import RemovalWatcher, ReplicaDeletions
 from raftlog.broker.replicas.throttles import Throttles
 from raftlog.broker.replicas.volume import Volume
 from raftlog.broker.topic_settings import log_options, partition_config, topic_values
@@ -64,7 +64,7 @@ _HOLD_BACK_ELECTIONS: Final = 2
 """How many election times a new replica that is not the first choice for leader waits longer."""
 
 
-class Reports(Removals, Protocol):
+class ReplicaReports(RemovalWatcher, Protocol):
     """Passes on to the controller which replicas are removed or lost."""
 
     def report_lost(self, group: GroupId, replica: ReplicaId) -> None: ...
@@ -78,7 +78,7 @@ class PartitionManager:
     turn: Turn
     volume: Volume
     raft: RaftOptions
-    reports: Reports
+    reports: ReplicaReports
     dropped: Callable[[GroupId], None]
     clocks: PeerClocks
     machine_for: Callable[[str], MachineFactory | None]

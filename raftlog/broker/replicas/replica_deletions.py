@@ -21,7 +21,7 @@ from raftlog.storage.ops import CloseGroup
 from raftlog.storage.replica import replica_path
 
 
-class Removals(Protocol):
+class RemovalWatcher(Protocol):
     """Hears which replicas are gone."""
 
     def confirm_removed(self, removed: list[tuple[GroupId, ReplicaEpoch]]) -> None: ...
@@ -34,7 +34,7 @@ class ReplicaDeletions:
 
     turn: Turn
     volume: Volume
-    reports: Removals
+    reports: RemovalWatcher
 
     def begin(self, removal: Removal, *, close: bool) -> None:
         """Forget the replica and delete its files. With `close` the writer closes the group's

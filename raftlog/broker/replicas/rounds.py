@@ -37,7 +37,7 @@ class Producers(Protocol):
 
 @final
 @attrs.define(eq=False)
-class Rounds:
+class WriteRounds:
     """Takes replicas, hands out rounds, and tells replicas how their rounds went.
 
     `replica_changed` hears of outputs with a new leadership, membership or in-sync set, and of a

@@ -18,7 +18,7 @@ AfterRound = Callable[[], None]
 
 @final
 @attrs.define(eq=False)
-class Round:
+class VolumeRound:
     """A write round that was handed out and has not come back."""
 
     replicas: list[PartitionReplica]
@@ -41,7 +41,7 @@ class Volume:
     """Store records that the next round must carry."""
     replicas: list[PartitionReplica] = attrs.Factory(list)
     after: list[AfterRound] = attrs.Factory(list)
-    rounds: dict[IoId, Round] = attrs.Factory(dict)
+    rounds: dict[IoId, VolumeRound] = attrs.Factory(dict)
 
     @property
     def deadline(self) -> Instant:
@@ -63,7 +63,7 @@ class Volume:
         ops = self.ops
         if records:
             ops.append(StoreRecords(records))
-        self.rounds[io_id] = Round(self.replicas, self.after)
+        self.rounds[io_id] = VolumeRound(self.replicas, self.after)
         awaited = bool(records or self.after) or not all(
             replica.needs_peers for replica in self.replicas
         )

@@ -8,14 +8,14 @@ from raftlog.client.core.admin_asks import (
     EVERY_BROKER,
     Change,
     ConfigSource,
+    DescribedSetting,
     Resource,
     ResourceKind,
-    Setting,
     describe_settings,
     list_resources,
 )
 from raftlog.client.trio_driver import Client, gather
-from raftlog.metadata.settings.config_changes import Operation
+from raftlog.metadata.settings.config_changes import ConfigOperation
 
 OWN_SOURCES: Final[tuple[ConfigSource, ...]] = (
     ConfigSource.DYNAMIC_TOPIC_CONFIG,
@@ -26,7 +26,7 @@ OWN_SOURCES: Final[tuple[ConfigSource, ...]] = (
 """The sources of values that were given to the resource itself while it ran."""
 _RESOURCES_PER_REQUEST: Final = 100
 
-Settings = dict[str, Setting]
+Settings = dict[str, DescribedSetting]
 
 
 async def describe(client: Client, resources: Sequence[Resource]) -> dict[Resource, Settings]:
@@ -73,14 +73,14 @@ def own(resource: Resource, settings: Settings) -> Settings:
     return {name: each for name, each in settings.items() if each.source in wanted}
 
 
-def shown_value(setting: Setting) -> str:
+def shown_value(setting: DescribedSetting) -> str:
     """The value for people: secrets are not told."""
     if setting.sensitive or setting.value is None:
         return "(secret)" if setting.sensitive else "-"
     return setting.value
 
 
-def as_json(settings: Mapping[str, Setting]) -> list[dict[str, Any]]:
+def as_json(settings: Mapping[str, DescribedSetting]) -> list[dict[str, Any]]:
     """Settings for `--format json`, by name."""
     return [
         {
@@ -105,8 +105,11 @@ def changes(
 ) -> list[Change]:
     """The changes in the order: taken away, set, appended, subtracted."""
     return [
-        *(Change(name, None, Operation.DELETE) for name in deletes),
-        *(Change(name, value, Operation.SET) for name, value in sets.items()),
-        *(Change(name, value, Operation.APPEND) for name, value in (appends or {}).items()),
-        *(Change(name, value, Operation.SUBTRACT) for name, value in (subtracts or {}).items()),
+        *(Change(name, None, ConfigOperation.DELETE) for name in deletes),
+        *(Change(name, value, ConfigOperation.SET) for name, value in sets.items()),
+        *(Change(name, value, ConfigOperation.APPEND) for name, value in (appends or {}).items()),
+        *(
+            Change(name, value, ConfigOperation.SUBTRACT)
+            for name, value in (subtracts or {}).items()
+        ),
     ]

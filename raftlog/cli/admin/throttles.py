@@ -20,7 +20,7 @@ from raftlog.client.core.admin_asks import (
 )
 from raftlog.client.core.values import Moving, TopicPartition
 from raftlog.client.trio_driver import Client
-from raftlog.metadata.settings.config_changes import Operation
+from raftlog.metadata.settings.config_changes import ConfigOperation
 
 _RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _DIRECTORY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -52,12 +52,12 @@ async def throttle(
         brokers.update(dict.fromkeys((*sources, *new)))
     for topic, sending in leaders.items():
         lists = (_listed(sending), _listed(followers[topic]))
-        changes = [Change(*each, Operation.SET) for each in zip(_LISTS, lists, strict=True)]
+        changes = [Change(*each, ConfigOperation.SET) for each in zip(_LISTS, lists, strict=True)]
         await client.ask(alter_settings(Resource(ResourceKind.TOPIC, topic), changes))
     await client.know_brokers()
     alive = [each.broker_id for each in (await known_brokers(client)).brokers]
     for node in sorted(node for node in brokers if node in alive):
-        changes = [Change(name, str(rate), Operation.SET) for name in _RATES]
+        changes = [Change(name, str(rate), ConfigOperation.SET) for name in _RATES]
         await client.ask(alter_settings(Resource(ResourceKind.BROKER, str(node)), changes))
 
 
@@ -74,10 +74,10 @@ async def take_away(client: Client, topics: Iterable[str]) -> list[int]:
     nodes = sorted(each.broker_id for each in (await known_brokers(client)).brokers)
     await client.know_brokers()
     for node in nodes:
-        gone = [Change(name, None, Operation.DELETE) for name in (*_RATES, _DIRECTORY_RATE)]
+        gone = [Change(name, None, ConfigOperation.DELETE) for name in (*_RATES, _DIRECTORY_RATE)]
         await client.ask(alter_settings(Resource(ResourceKind.BROKER, str(node)), gone))
     for topic in topics:
-        gone = [Change(name, None, Operation.DELETE) for name in _LISTS]
+        gone = [Change(name, None, ConfigOperation.DELETE) for name in _LISTS]
         await client.ask(alter_settings(Resource(ResourceKind.TOPIC, topic), gone))
     return nodes
 

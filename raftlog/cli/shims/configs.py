@@ -24,9 +24,9 @@ from raftlog.cli.shims.kafka_shim import (
 from raftlog.client.core.admin_asks import (
     EVERY_BROKER,
     ConfigSource,
+    DescribedSetting,
     Resource,
     ResourceKind,
-    Setting,
     alter_settings,
 )
 from raftlog.client.core.asks import describe_cluster, metadata
@@ -276,8 +276,8 @@ async def _exists(entity: Entity, client: Client) -> bool:
 
 
 def _shown(
-    entity: Entity, resource: Resource, settings: dict[str, Setting], *, all_: bool
-) -> dict[str, Setting]:
+    entity: Entity, resource: Resource, settings: dict[str, DescribedSetting], *, all_: bool
+) -> dict[str, DescribedSetting]:
     """All, or those of the entity's own source. Loggers have no source that is their own."""
     wanted = _OWN_SOURCE.get(entity.kind)
     if entity.kind == "brokers" and resource.name == EVERY_BROKER:
@@ -287,7 +287,9 @@ def _shown(
     return {name: each for name, each in settings.items() if each.source == wanted}
 
 
-def _print(entity: Entity, resource: Resource, settings: dict[str, Setting], *, all_: bool) -> None:
+def _print(
+    entity: Entity, resource: Resource, settings: dict[str, DescribedSetting], *, all_: bool
+) -> None:
     if resource.name == EVERY_BROKER:
         print(f"Default configs for {entity.kind} in the cluster are:")
     else:

@@ -62,7 +62,7 @@ from raftlog.kafka.messages.unregister_broker import (
 )
 from raftlog.kafka.versions import ApiKey
 from raftlog.metadata.rules.topic_names import METADATA_TOPIC
-from raftlog.metadata.settings.config_changes import Operation
+from raftlog.metadata.settings.config_changes import ConfigOperation
 
 EVERY_BROKER: Final = ""
 """The name of the broker resource whose settings count for all brokers."""
@@ -113,7 +113,7 @@ class Synonym(NamedTuple):
     source: ConfigSource
 
 
-class Setting(NamedTuple):
+class DescribedSetting(NamedTuple):
     """A setting and the value that is in force. `synonyms` are all places that give it a value, the
     strongest first."""
 
@@ -131,7 +131,7 @@ class Change(NamedTuple):
 
     name: str
     value: str | None = None
-    operation: Operation = Operation.SET
+    operation: ConfigOperation = ConfigOperation.SET
 
 
 # --- settings -------------------------------------------------------------------------------------
@@ -178,8 +178,8 @@ def _asked_node(resources: Sequence[Resource]) -> NodeId:
     return NodeId(int(name))
 
 
-def _read_settings(body: DescribeConfigsResponse) -> dict[Resource, dict[str, Setting]]:
-    found: dict[Resource, dict[str, Setting]] = {}
+def _read_settings(body: DescribeConfigsResponse) -> dict[Resource, dict[str, DescribedSetting]]:
+    found: dict[Resource, dict[str, DescribedSetting]] = {}
     for result in body.results:
         resource = _resource(result.resource_type, result.resource_name)
         check_code(result.error_code, str(resource), result.error_message)
@@ -193,8 +193,8 @@ def _resource(kind: int, name: str) -> Resource:
     return Resource(ResourceKind(kind), name)
 
 
-def _setting(each: DescribeConfigsResourceResult) -> Setting:
-    return Setting(
+def _setting(each: DescribeConfigsResourceResult) -> DescribedSetting:
+    return DescribedSetting(
         each.name,
         each.value,
         _source(each.config_source),
@@ -223,7 +223,7 @@ def alter_settings(
         AlterableConfig(
             each.name,
             each.operation,
-            None if each.operation is Operation.DELETE else each.value,
+            None if each.operation is ConfigOperation.DELETE else each.value,
         )
         for each in changes
     )

@@ -17,7 +17,7 @@ from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import NodeId, Offset
 from raftlog.base.limits import BATCH_HEADER_BYTES
 from raftlog.base.units import Instant, WallMillis
-from raftlog.client.core.connections import Waiting
+from raftlog.client.core.connections import QueuedRequest
 from raftlog.client.core.values import CallId, RecordPosition, TopicPartition
 from raftlog.records.batch import CRC_FROM
 from raftlog.records.builder import RecordBatchBuilder
@@ -35,7 +35,7 @@ _CRC: Final = struct.Struct(">I")
 _CRC_AT: Final = 17
 
 
-class Identity(NamedTuple):
+class ProducerIdentity(NamedTuple):
     """An idempotent producer, as the cluster knows it."""
 
     producer_id: int
@@ -61,7 +61,7 @@ class PendingBatch:
     base_sequence: int = -1
     flying: bool = False
     sent_to: NodeId = NodeId(-1)
-    carrier: Waiting | None = None
+    carrier: QueuedRequest | None = None
     """The request that carries the batch; None while none does."""
     attempts: int = 0
     maybe_written: bool = False
@@ -89,7 +89,7 @@ class PendingBatch:
         self.count = index + 1
         return index
 
-    def build(self, codec: int, identity: Identity | None, sequence: int) -> None:
+    def build(self, codec: int, identity: ProducerIdentity | None, sequence: int) -> None:
         """Build the bytes. If they exist already, only write another place in the sequence into
         them."""
         producer_id, epoch = identity if identity is not None else (-1, -1)

@@ -5,8 +5,8 @@
     assign, seek, poll            reading ahead
     handle(events, now)           what the transport reports; also: time has passed
 
-Every method that may want something done returns `Effects`; `send`, `flush`, `assign`, `seek` and
-`poll` only change what the next `handle([], now)` will do, so that a thousand records cost one
+Every method that may want something done returns `ClientEffects`; `send`, `flush`, `assign`, `seek`
+and `poll` only change what the next `handle([], now)` will do, so that a thousand records cost one
 turn. A driver performs the actions in order and calls `handle` again by `wake_at`.
 
 A turn handles the events, then the deadlines; then each part sends what it may; then the core
@@ -37,16 +37,16 @@ from raftlog.client.core.requests import Requests
 from raftlog.client.core.topic_waits import TopicWaits
 from raftlog.client.core.values import (
     CallId,
+    ClientEffects,
     ClientOptions,
+    ClientTurn,
     Complete,
     Connected,
     Disconnected,
-    Effects,
     Event,
     Frame,
     Settled,
     TopicPartition,
-    Turn,
 )
 
 
@@ -59,8 +59,8 @@ class ClientCore:
     options: ClientOptions
     entropy: Entropy
     cache: MetadataCache = attrs.field(factory=MetadataCache, init=False)
-    turn: Turn = attrs.field(factory=Turn, init=False)
-    effects: Effects = attrs.field(factory=Effects, init=False)
+    turn: ClientTurn = attrs.field(factory=ClientTurn, init=False)
+    effects: ClientEffects = attrs.field(factory=ClientEffects, init=False)
     connections: Connections = attrs.field(init=False)
     keeper: MetadataKeeper = attrs.field(init=False)
     coordinators: Coordinators = attrs.field(init=False)
@@ -87,7 +87,7 @@ class ClientCore:
 
     # --- calls ------------------------------------------------------------------------------------
 
-    def call(self, call_id: CallId, request: Call, now: Instant) -> Effects:
+    def call(self, call_id: CallId, request: Call, now: Instant) -> ClientEffects:
         """Begin a call. Its result, or a `RaftlogError`, comes as `Complete(call_id, value)`."""
         self.turn.now = now
         if self.closed:
@@ -192,7 +192,7 @@ class ClientCore:
 
     # --- turns ------------------------------------------------------------------------------------
 
-    def handle(self, events: Sequence[Event], now: Instant) -> Effects:
+    def handle(self, events: Sequence[Event], now: Instant) -> ClientEffects:
         """Take a turn."""
         assert now >= self.turn.now, (now, self.turn.now)
         self.turn.now = now
@@ -207,7 +207,7 @@ class ClientCore:
         self.connections.expire(now)
         return self._finish_turn()
 
-    def _finish_turn(self) -> Effects:
+    def _finish_turn(self) -> ClientEffects:
         if not self.closed:
             self._leave_the_slow()
             for call_id, view, record in self.topic_waits.drive():
@@ -221,7 +221,7 @@ class ClientCore:
             self.keeper.drive(self.turn.now)
         return self._drain()
 
-    def _drain(self) -> Effects:
+    def _drain(self) -> ClientEffects:
         actions = self.effects.actions
         actions.extend(self.requests.done)
         if self.consumer is not None:
@@ -234,7 +234,7 @@ class ClientCore:
             actions.append(Settled(batch))
             actions.extend(self._completed_calls(batch))
         self.effects.actions = []
-        return Effects(actions, self._wake_at())
+        return ClientEffects(actions, self._wake_at())
 
     def _completed_calls(self, batch: PendingBatch) -> Iterator[Complete]:
         for call_id, index, timestamp_ms in batch.calls:
@@ -297,7 +297,7 @@ class ClientCore:
     def _moved_from(self, node: NodeId) -> bool:
         return self.producer.moved_from(node) or self.fetcher.moved_from(node)
 
-    def close(self, now: Instant) -> Effects:
+    def close(self, now: Instant) -> ClientEffects:
         """Hang up and complete everything. Records not yet acknowledged are given up; flush and
         wait first."""
         self.turn.now = now

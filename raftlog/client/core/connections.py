@@ -21,11 +21,11 @@ from raftlog.client.core.errors import ConnectionLost, NotSent
 from raftlog.client.core.metadata_cache import MetadataCache
 from raftlog.client.core.values import (
     ANY_NODE,
+    ClientEffects,
     ClientOptions,
     Dial,
     DialId,
-    Effects,
-    Hangup,
+    Disconnect,
     Send,
 )
 from raftlog.kafka.connection import ClientConnection
@@ -57,7 +57,7 @@ _UNDER_WAY: Final = (_State.DIALLING, _State.GREETING)
 
 @final
 @attrs.define(eq=False)
-class Waiting:
+class QueuedRequest:
     """A request without an answer yet. `deadline` is that of the answer, and time in the queue
     counts. `departed` is set once the driver has the request."""
 
@@ -81,8 +81,8 @@ class _Peer:
     state: _State = _State.DOWN
     dial: DialId = -1
     wire: ClientConnection | None = None
-    queue: deque[Waiting] = attrs.Factory(deque)
-    in_flight: deque[Waiting] = attrs.Factory(deque)
+    queue: deque[QueuedRequest] = attrs.Factory(deque)
+    in_flight: deque[QueuedRequest] = attrs.Factory(deque)
     failures: int = 0
     last_failure: str = ""
     """The reason of the last failure; "" when nothing has failed since the broker was last
@@ -100,7 +100,7 @@ class Connections:
     options: ClientOptions
     cache: MetadataCache
     entropy: Entropy
-    effects: Effects
+    effects: ClientEffects
     _peers: dict[int, _Peer] = attrs.field(factory=dict, init=False)
     _dials: dict[DialId, _Peer] = attrs.field(factory=dict, init=False)
     _last_dial: DialId = attrs.field(default=0, init=False)
@@ -119,25 +119,25 @@ class Connections:
         other_than: int = ANY_NODE,
         lane: int = 0,
         timeout_ns: Nanos | None = None,
-    ) -> Waiting:
+    ) -> QueuedRequest:
         """Send a request to a node, on the connection of its lane, or to `ANY_NODE`.
 
-        `ANY_NODE` avoids the node `other_than` (a `Waiting.target`) if another is known. With
+        `ANY_NODE` avoids the node `other_than` (a `QueuedRequest.target`) if another is known. With
         `answered=False` (acks=0) `then` is called with None as soon as the driver has the
         request."""
         timeout = self.options.request_timeout_ns if timeout_ns is None else timeout_ns
         deadline = Instant(now + timeout)
         if self.closed:
-            waiting = Waiting(ANY_NODE, api_key, body, then, now, deadline, answered)
+            waiting = QueuedRequest(ANY_NODE, api_key, body, then, now, deadline, answered)
             then(NotSent("the client is closed"))
             return waiting
         peer = self._peer(NodeId(target + lane), now, other_than)
-        waiting = Waiting(peer.key, api_key, body, then, now, deadline, answered)
+        waiting = QueuedRequest(peer.key, api_key, body, then, now, deadline, answered)
         peer.queue.append(waiting)
         self._drive(peer, now)
         return waiting
 
-    def withdraw(self, waiting: Waiting) -> None:
+    def withdraw(self, waiting: QueuedRequest) -> None:
         """Take back a request that has not departed; its `then` is called with `NotSent`."""
         peer = self._peers.get(waiting.target)
         if peer is not None and waiting in peer.queue:
@@ -220,7 +220,7 @@ class Connections:
         """Hang up on a node. Its waiting requests fail with this reason."""
         peer = self._peers.get(node)
         if peer is not None and peer.state is not _State.DOWN:
-            self.effects.actions.append(Hangup(peer.dial))
+            self.effects.actions.append(Disconnect(peer.dial))
             self._fail(peer, why, now)
 
     # --- events -----------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class Connections:
         try:
             answer = peer.wire.receive(frame)
         except ProtocolError as error:
-            self.effects.actions.append(Hangup(dial))
+            self.effects.actions.append(Disconnect(dial))
             self._fail(peer, f"sent an answer that cannot be read: {error}", now)
             return
         if peer.state is _State.GREETING:
@@ -266,7 +266,7 @@ class Connections:
         """Fail requests that are overdue, and dial peers whose backoff is over."""
         for peer in list(self._peers.values()):
             if peer.state_deadline <= now or (peer.in_flight and peer.in_flight[0].deadline <= now):
-                self.effects.actions.append(Hangup(peer.dial))
+                self.effects.actions.append(Disconnect(peer.dial))
                 self._fail(peer, "did not answer in time", now)
             while peer.queue and peer.queue[0].deadline <= now:
                 peer.queue.popleft().then(NotSent("no connection in time", on=self._name(peer)))
@@ -312,7 +312,7 @@ class Connections:
         self._dials[peer.dial] = peer
         self.effects.actions.append(Dial(peer.dial, address[0], address[1]))
 
-    def _transmit(self, peer: _Peer, waiting: Waiting) -> None:
+    def _transmit(self, peer: _Peer, waiting: QueuedRequest) -> None:
         wire = peer.wire
         assert wire is not None
         try:
@@ -358,7 +358,7 @@ class Connections:
         self.closed = True
         for peer in self._peers.values():
             if peer.dial in self._dials:
-                self.effects.actions.append(Hangup(peer.dial))
+                self.effects.actions.append(Disconnect(peer.dial))
             self._fail(peer, "the client is closed", Instant(0))
 
 

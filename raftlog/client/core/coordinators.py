@@ -18,7 +18,7 @@ from raftlog.base.units import NEVER, Instant
 from raftlog.client.core.connections import Connections, backoff
 from raftlog.client.core.errors import ConnectionLost, KafkaError, NotSent
 from raftlog.client.core.metadata_cache import MetadataCache
-from raftlog.client.core.values import ANY_NODE, ClientOptions, Turn
+from raftlog.client.core.values import ANY_NODE, ClientOptions, ClientTurn
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.find_coordinator import (
     Coordinator,
@@ -56,7 +56,7 @@ class Coordinators:
     cache: MetadataCache
     connections: Connections
     entropy: Entropy
-    turn: Turn
+    turn: ClientTurn
     _lookups: dict[str, _Lookup] = attrs.field(factory=dict, init=False)
 
     def node_of(self, group: str) -> NodeId | RaftlogError | None:

@@ -27,7 +27,7 @@ from raftlog.client.core.fetched import FetchedBatches, check_batches
 from raftlog.client.core.metadata_cache import MetadataCache
 from raftlog.client.core.metadata_keeper import MetadataKeeper
 from raftlog.client.core.requests import unknown_place
-from raftlog.client.core.values import ClientOptions, TopicPartition, Turn
+from raftlog.client.core.values import ClientOptions, ClientTurn, TopicPartition
 from raftlog.kafka.error_codes import ErrorCode, is_retriable
 from raftlog.kafka.messages.fetch import (
     FetchPartition,
@@ -100,7 +100,7 @@ class Fetcher:
     keeper: MetadataKeeper
     connections: Connections
     entropy: Entropy
-    turn: Turn
+    turn: ClientTurn
     buffered_bytes: int = attrs.field(default=0, init=False)
     _readings: dict[TopicPartition, _Reading] = attrs.field(factory=dict, init=False)
     _ready: deque[tuple[int, Polled]] = attrs.field(factory=deque, init=False)

@@ -66,7 +66,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 @final
-class Identity(NamedTuple):
+class GroupIdentity(NamedTuple):
     """A member of one generation of a group. A commit without one is allowed while the group has no
     members."""
 
@@ -75,7 +75,7 @@ class Identity(NamedTuple):
     instance_id: str | None = None
 
 
-NO_MEMBER: Final = Identity()
+NO_MEMBER: Final = GroupIdentity()
 
 
 def group_name(value: str) -> str:
@@ -99,7 +99,7 @@ def _by_topic(places: Sequence[TopicPartition]) -> dict[str, list[int]]:
 def commit_offsets(
     group: str,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    identity: Identity = NO_MEMBER,
+    identity: GroupIdentity = NO_MEMBER,
     timeout_ns: Timeout = ADMIN_TIMEOUT_NS,
 ) -> Ask:
     """Commit offsets. `CommitFailed` when the group has rebalanced without this member.

@@ -26,7 +26,7 @@ from raftlog.kafka.shape import ZERO_ID
 NO_LEADER = NodeId(-1)
 
 
-class Leader(NamedTuple):
+class PartitionLeader(NamedTuple):
     """The leader of a partition and its leader epoch."""
 
     node: NodeId
@@ -42,7 +42,7 @@ class TopicView:
     name: str
     topic_id: bytes
     error: int
-    leaders: dict[int, Leader]
+    leaders: dict[int, PartitionLeader]
     partitions: tuple[MetadataResponsePartition, ...]
 
     @property
@@ -91,7 +91,7 @@ class MetadataCache:
         told_before = known.partitions if known is not None and lasting else ()
         merged = {each.partition_index: each for each in (*told_before, *topic.partitions)}
         for each in topic.partitions:
-            told = Leader(NodeId(each.leader_id), each.leader_epoch)
+            told = PartitionLeader(NodeId(each.leader_id), each.leader_epoch)
             before = leaders.get(each.partition_index)
             if before is None or told.epoch >= before.epoch:
                 leaders[each.partition_index] = told
@@ -106,7 +106,7 @@ class MetadataCache:
             return
         before = view.leaders.get(place.partition)
         if before is None or epoch > before.epoch:
-            view.leaders[place.partition] = Leader(NodeId(node), epoch)
+            view.leaders[place.partition] = PartitionLeader(NodeId(node), epoch)
 
     def told_endpoints(self, endpoints: Sequence[tuple[int, str, int]]) -> None:
         """Take over the broker addresses that came with such an answer."""
@@ -119,7 +119,7 @@ class MetadataCache:
         view = self.topics.get(place.topic)
         if view is not None and place.partition in view.leaders:
             before = view.leaders[place.partition]
-            view.leaders[place.partition] = Leader(NO_LEADER, before.epoch)
+            view.leaders[place.partition] = PartitionLeader(NO_LEADER, before.epoch)
 
     def leader_of(self, place: TopicPartition) -> NodeId | None:
         """The leader of a partition if its address is known; else None."""

@@ -26,7 +26,7 @@ from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import Offset
 from raftlog.base.probes import probe
 from raftlog.base.units import NEVER, Instant, WallMillis
-from raftlog.client.core.batches import SEQUENCES, Headers, Identity, PendingBatch
+from raftlog.client.core.batches import SEQUENCES, Headers, PendingBatch, ProducerIdentity
 from raftlog.client.core.errors import NotDone, OutcomeUnknown
 from raftlog.client.core.values import ClientOptions, TopicPartition
 
@@ -43,8 +43,8 @@ class PartitionQueue:
     topic_id: bytes
     unsent: deque[PendingBatch] = attrs.field(factory=deque, init=False)
     sent: deque[PendingBatch] = attrs.field(factory=deque, init=False)
-    identity: Identity | None = attrs.field(default=None, init=False)
-    needs_identity_after: Identity | None = attrs.field(default=None, init=False)
+    identity: ProducerIdentity | None = attrs.field(default=None, init=False)
+    needs_identity_after: ProducerIdentity | None = attrs.field(default=None, init=False)
     """An identity whose sequence is broken in this partition; only a newer one may be used."""
     next_sequence: int = attrs.field(default=0, init=False)
     proven: bool = attrs.field(default=False, init=False)
@@ -79,7 +79,7 @@ class PartitionQueue:
 
     # --- sending ----------------------------------------------------------------------------------
 
-    def next_batch(self, identity: Identity | None, now: Instant) -> PendingBatch | None:
+    def next_batch(self, identity: ProducerIdentity | None, now: Instant) -> PendingBatch | None:
         """The batch that may leave now, built and counted as flying; None when none may."""
         if self.flying >= self._flying_max() or now < self.retry_at or self.broken is not None:
             return None
@@ -120,7 +120,7 @@ class PartitionQueue:
             return True
         return self.flying == 0 and now >= head.opened_at + self.options.linger_ns
 
-    def _adopt(self, identity: Identity | None) -> bool:
+    def _adopt(self, identity: ProducerIdentity | None) -> bool:
         """Whether a new batch may be built. Takes over a new identity when no batch of the old one
         is out."""
         if not self.options.idempotent:

@@ -17,14 +17,14 @@ from raftlog.base.ids import NodeId
 from raftlog.base.limits import BATCH_HEADER_BYTES
 from raftlog.base.ports import Entropy
 from raftlog.base.units import NANOS_PER_MILLI, NEVER, Instant, WallMillis
-from raftlog.client.core.batches import Headers, Identity, PendingBatch, SentRecord
+from raftlog.client.core.batches import Headers, PendingBatch, ProducerIdentity, SentRecord
 from raftlog.client.core.connections import Connections, backoff
 from raftlog.client.core.errors import BufferFull, ConnectionLost, KafkaError, NotSent
 from raftlog.client.core.metadata_cache import MetadataCache, TopicView
 from raftlog.client.core.metadata_keeper import MetadataKeeper
 from raftlog.client.core.partition_queue import PartitionQueue
 from raftlog.client.core.partitioner import RoundRobin, partition_of
-from raftlog.client.core.values import ANY_NODE, ClientOptions, TopicPartition, Turn
+from raftlog.client.core.values import ANY_NODE, ClientOptions, ClientTurn, TopicPartition
 from raftlog.kafka.error_codes import ErrorCode, is_retriable
 from raftlog.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from raftlog.kafka.messages.produce import (
@@ -88,14 +88,14 @@ class Producer:
     keeper: MetadataKeeper
     connections: Connections
     entropy: Entropy
-    turn: Turn
+    turn: ClientTurn
     settled: list[PendingBatch] = attrs.field(factory=list, init=False)
     unsettled_bytes: int = attrs.field(default=0, init=False)
     unsettled_batches: int = attrs.field(default=0, init=False)
     _queues: dict[TopicPartition, PartitionQueue] = attrs.field(factory=dict, init=False)
     _active: dict[TopicPartition, PartitionQueue] = attrs.field(factory=dict, init=False)
     _round_robin: RoundRobin = attrs.field(factory=RoundRobin, init=False)
-    _identity: Identity | None = attrs.field(default=None, init=False)
+    _identity: ProducerIdentity | None = attrs.field(default=None, init=False)
     _identity_asked: bool = attrs.field(default=False, init=False)
     _identity_at: Instant = attrs.field(default=Instant(0), init=False)
     _identity_failures: int = attrs.field(default=0, init=False)
@@ -389,7 +389,7 @@ class Producer:
     def _got_identity(self, answer: InitProducerIdResponse | RaftlogError) -> None:
         self._identity_asked = False
         if isinstance(answer, InitProducerIdResponse) and answer.error_code == 0:
-            self._identity = Identity(answer.producer_id, answer.producer_epoch)
+            self._identity = ProducerIdentity(answer.producer_id, answer.producer_epoch)
             self._identity_failures = 0
             return
         self._identity_failures += 1

@@ -17,12 +17,12 @@ from raftlog.base.limits import CLIENT_CALLS_MAX
 from raftlog.base.ports import Entropy
 from raftlog.base.units import NEVER, Instant
 from raftlog.client.core.asks import Ask
-from raftlog.client.core.connections import COMMIT_LANE, Connections, Waiting, backoff
+from raftlog.client.core.connections import COMMIT_LANE, Connections, QueuedRequest, backoff
 from raftlog.client.core.coordinators import Coordinators
 from raftlog.client.core.errors import ConnectionLost, KafkaError, NotDone, NotSent, OutcomeUnknown
 from raftlog.client.core.metadata_cache import MetadataCache, TopicView
 from raftlog.client.core.metadata_keeper import MetadataKeeper
-from raftlog.client.core.values import CallId, ClientOptions, Complete, TopicPartition, Turn
+from raftlog.client.core.values import CallId, ClientOptions, ClientTurn, Complete, TopicPartition
 from raftlog.kafka.error_codes import ErrorCode
 
 _CALLERS_OWN: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -55,7 +55,7 @@ class _Call:
     attempts: int = 0
     sent_at: Instant = Instant(0)
     sent_to: NodeId = NodeId(-1)
-    carrier: Waiting | None = None
+    carrier: QueuedRequest | None = None
     failures: int = 0
     retry_at: Instant = Instant(0)
     unled: bool = False
@@ -73,7 +73,7 @@ class Requests:
     keeper: MetadataKeeper
     connections: Connections
     entropy: Entropy
-    turn: Turn
+    turn: ClientTurn
     coordinators: Coordinators
     done: list[Complete] = attrs.field(factory=list, init=False)
     _calls: dict[CallId, _Call] = attrs.field(factory=dict, init=False)

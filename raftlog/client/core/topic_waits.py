@@ -18,7 +18,7 @@ from raftlog.client.core.errors import KafkaError, NotDone
 from raftlog.client.core.metadata_cache import MetadataCache, TopicView
 from raftlog.client.core.metadata_keeper import MetadataKeeper
 from raftlog.client.core.requests import unknown_topic
-from raftlog.client.core.values import CallId, ClientOptions, Complete, TopicPartition, Turn
+from raftlog.client.core.values import CallId, ClientOptions, ClientTurn, Complete, TopicPartition
 from raftlog.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class TopicWaits:
     options: ClientOptions
     cache: MetadataCache
     keeper: MetadataKeeper
-    turn: Turn
+    turn: ClientTurn
     failed: list[Complete] = attrs.field(factory=list, init=False)
     _waits: dict[CallId, _Wait] = attrs.field(factory=dict, init=False)
 

@@ -76,7 +76,7 @@ class Send(NamedTuple):
     parts: Sequence[Part]
 
 
-class Hangup(NamedTuple):
+class Disconnect(NamedTuple):
     """Close a connection. The driver then reports nothing more for it."""
 
     dial: DialId
@@ -95,12 +95,12 @@ class Settled(NamedTuple):
     batch: Any
 
 
-Effect = Dial | Send | Hangup | Complete | Settled
+Effect = Dial | Send | Disconnect | Complete | Settled
 
 
 @final
 @attrs.define(eq=False)
-class Effects:
+class ClientEffects:
     """The actions of one turn of the core, to perform in order. Call `handle` again by
     `wake_at`."""
 
@@ -110,7 +110,7 @@ class Effects:
 
 @final
 @attrs.define(eq=False)
-class Turn:
+class ClientTurn:
     """The instant of the present turn, which all parts of the core share."""
 
     now: Instant = Instant(0)

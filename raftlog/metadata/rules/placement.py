@@ -28,7 +28,7 @@ _NO_PARTITIONS: Final[tuple[PartitionImage, ...]] = ()
 
 @final
 @attrs.frozen
-class Candidate:
+class PlaceableBroker:
     """A broker that may take replicas."""
 
     node: NodeId
@@ -68,7 +68,7 @@ def place_partitions(
 
 
 def place(
-    candidates: Sequence[Candidate], load: Load, *, count: int, factor: int
+    candidates: Sequence[PlaceableBroker], load: Load, *, count: int, factor: int
 ) -> tuple[Assignment, ...]:
     """The pure choice. `candidates` are at least `factor` and in order of node; `load` is used
     up."""
@@ -85,8 +85,10 @@ def place(
     return tuple(tuple((node, directories[node]) for node in nodes) for nodes in led)
 
 
-def _choose_set(candidates: Sequence[Candidate], load: Load, factor: int) -> list[Candidate]:
-    chosen: list[Candidate] = []
+def _choose_set(
+    candidates: Sequence[PlaceableBroker], load: Load, factor: int
+) -> list[PlaceableBroker]:
+    chosen: list[PlaceableBroker] = []
     racks: dict[str, int] = {}
     left = list(candidates)
     for _ in range(factor):
@@ -149,7 +151,7 @@ def _unwind(
     return chain
 
 
-def _candidates(image: ClusterImage, factor: int) -> list[Candidate] | None:
+def _candidates(image: ClusterImage, factor: int) -> list[PlaceableBroker] | None:
     brokers = [image.brokers[node] for node in sorted(image.brokers)]
     live = [broker for broker in brokers if not broker.fenced]
     usable = live
@@ -158,7 +160,7 @@ def _candidates(image: ClusterImage, factor: int) -> list[Candidate] | None:
         if len(live) * 2 <= factor or len(live) + len(spare) < factor:
             return None
         usable = live + spare[: factor - len(live)]
-    found = [Candidate(broker.node, broker.directory, broker.rack) for broker in usable]
+    found = [PlaceableBroker(broker.node, broker.directory, broker.rack) for broker in usable]
     return sorted(found, key=lambda candidate: candidate.node)
 
 

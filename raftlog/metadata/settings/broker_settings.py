@@ -16,7 +16,7 @@ from raftlog.metadata import fields as f
 from raftlog.metadata.settings.config_changes import (
     Altered,
     ConfigChange,
-    Operation,
+    ConfigOperation,
     altered_configs,
 )
 from raftlog.metadata.settings.config_checks import LONG_MAX, integer
@@ -95,14 +95,14 @@ def altered_settings(
         config = CHANGEABLE.get(change.name)
         if config is None:
             return f"{change.name} does not change while a broker runs"
-        wrong = config.check(change.value) if change.operation is Operation.SET else None
+        wrong = config.check(change.value) if change.operation is ConfigOperation.SET else None
         if wrong is not None:
             return f"{change.name}={change.value} {wrong}"
         if change.name in DYNAMIC:
             wanted.append(ConfigChange(change.operation, config.name, change.value))
-        elif change.operation is Operation.SET:
+        elif change.operation is ConfigOperation.SET:
             changed.append((change.name, change.value))
-        elif change.operation is Operation.DELETE:
+        elif change.operation is ConfigOperation.DELETE:
             removed.append(change.name)
         else:
             return (

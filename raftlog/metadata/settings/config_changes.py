@@ -22,7 +22,7 @@ from raftlog.metadata.topic_image import Configs
 
 
 @final
-class Operation(enum.IntEnum):
+class ConfigOperation(enum.IntEnum):
     """Kafka's numbers of IncrementalAlterConfigs."""
 
     SET = 0
@@ -36,15 +36,15 @@ class Operation(enum.IntEnum):
 class ConfigChange:
     """One change of one setting. `value` is empty for DELETE."""
 
-    operation: Operation
+    operation: ConfigOperation
     name: str
     value: str = ""
 
 
-def _read_operation(reader: Reader) -> Operation:
+def _read_operation(reader: Reader) -> ConfigOperation:
     number = reader.u8()
     try:
-        return Operation(number)
+        return ConfigOperation(number)
     except ValueError:
         raise reader.fail(f"unknown operation {number} on a setting") from None
 
@@ -87,10 +87,10 @@ def altered_configs(
             return f"{change.name} is given twice"
         if change.name == DEFAULTS_NAME:
             return f"{DEFAULTS_NAME} belongs to the cluster and cannot be changed"
-        if change.operation is Operation.DELETE:
+        if change.operation is ConfigOperation.DELETE:
             deleted.append(change.name)
             continue
-        if change.operation is not Operation.SET:
+        if change.operation is not ConfigOperation.SET:
             result = _changed_list(change, before, defaults)
             if result is None:
                 return _not_a_list(change)
@@ -116,7 +116,7 @@ def _changed_list(
         return None
     found = words(before.get(change.name, defaults[change.name]))
     for word in words(change.value):
-        if change.operation is Operation.SUBTRACT:
+        if change.operation is ConfigOperation.SUBTRACT:
             found = [each for each in found if each != word]
         elif word not in found:
             found.append(word)

@@ -53,7 +53,7 @@ FAULT_CODES: Final = {
 TRANSACTIONAL_REFUSED: Final = "transactions are not served"
 
 
-class Refused(Exception):
+class BatchRefused(Exception):
     """A produced batch must not be appended: the error code and a sentence for the client."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
@@ -63,21 +63,21 @@ class Refused(Exception):
 
 
 def judged(records: Buffer, config: PartitionConfig, wall_ms: WallMillis) -> BatchHeader:
-    """The header of a produced batch, once it is fit to be appended; raises Refused.
+    """The header of a produced batch, once it is fit to be appended; raises BatchRefused.
 
     `records` must be exactly one batch. `wall_ms` is the leader's wall clock, in milliseconds.
     """
     header = validate_produced(records, config.max_message_bytes)
     if isinstance(header, BatchFault):
-        raise Refused(_code_of(header, records), header.value)
+        raise BatchRefused(_code_of(header, records), header.value)
     if header.attributes & TRANSACTIONAL:
-        raise Refused(ErrorCode.INVALID_REQUEST, TRANSACTIONAL_REFUSED)
+        raise BatchRefused(ErrorCode.INVALID_REQUEST, TRANSACTIONAL_REFUSED)
     if not config.log_append_time:
         fault = timestamp_fault(
             header, wall_ms, config.timestamp_before_max_ms, config.timestamp_after_max_ms
         )
         if fault is not None:
-            raise Refused(FAULT_CODES[fault], fault.value)
+            raise BatchRefused(FAULT_CODES[fault], fault.value)
     return header
 
 

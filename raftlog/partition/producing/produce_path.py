@@ -34,7 +34,7 @@ from raftlog.partition.config import PartitionConfig
 from raftlog.partition.high_watermark import HighWatermark
 from raftlog.partition.in_sync import InSyncSet
 from raftlog.partition.output import NO_TIME_MS, Completion, ProduceAnswer, ProposalAnswer
-from raftlog.partition.producing.appending import Refused, judged, stamped, stamped_with_time
+from raftlog.partition.producing.appending import BatchRefused, judged, stamped, stamped_with_time
 from raftlog.partition.producing.producers import Duplicate, ProducerTable
 from raftlog.partition.tracker import LogTracker
 from raftlog.partition.waiters import ProduceWaiter, ProduceWaiters, Then
@@ -146,7 +146,7 @@ class ProducePath:
         """Take a produced batch: an answer now, or None and `then(ProduceAnswer)` later."""
         try:
             header = judged(records, self.config, wall_ms)
-        except Refused as refused:
+        except BatchRefused as refused:
             return ProduceAnswer(refused.code, message=refused.message)
         if len(records) > self._batch_bytes_max:
             return ProduceAnswer(ErrorCode.RECORD_LIST_TOO_LARGE)
@@ -208,7 +208,7 @@ class ProducePath:
                 break
             try:
                 header = judged(field, self.config, wall_ms)
-            except Refused:
+            except BatchRefused:
                 break
             batches.append(stamped(field, header, following, node.term))
             offsets.append(following)

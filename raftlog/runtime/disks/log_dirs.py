@@ -129,7 +129,7 @@ class OpenedDirectories:
     descriptors: Descriptors | None
 
 
-class Machine(Protocol):
+class DirectoryPorts(Protocol):
     """The part of `raftlog.runtime.machine.Machine` that this module needs."""
 
     @property
@@ -143,7 +143,7 @@ class Machine(Protocol):
 
 
 def open_directories(
-    machine: Machine, name: str, image: DirectoryImage, tracer: Tracer
+    machine: DirectoryPorts, name: str, image: DirectoryImage, tracer: Tracer
 ) -> OpenedDirectories:
     """Open the further directories of a broker whose data directory is `image`, at the path `name`.
     Raises what `open_further` raises, and `OperatingError` for a replica in two directories."""

@@ -34,7 +34,7 @@ from raftlog.broker.events import (
     Written,
 )
 from raftlog.runtime.disks.search_lanes import SearchLanes
-from raftlog.runtime.disks.workers import Steps, Worker, Workers
+from raftlog.runtime.disks.workers import Worker, Workers, WorkSteps
 from raftlog.storage.ops import AppendBytes, CloseGroup, StoreRecords, WriteOp
 from raftlog.storage.write_round import SYNCS, RoundResult, StepKind
 
@@ -89,7 +89,7 @@ class RoundWriter(Protocol):
 @final
 @attrs.define(eq=False)
 class _Performing:
-    """Rounds that are performed as one, with one sync: `raftlog.runtime.disks.workers.Steps`.
+    """Rounds that are performed as one, with one sync: `raftlog.runtime.disks.workers.WorkSteps`.
     `written` is told once when only syncs are left, and `ended` at the end.
 
     A failure of the disk is in the result; anything that is raised is a bug of ours and becomes a
@@ -105,11 +105,11 @@ class _Performing:
 
     @property
     def syncs(self) -> bool:
-        """See `Steps`."""
+        """See `WorkSteps`."""
         return self._steps is not None and self._steps.next in SYNCS
 
     def step(self) -> bool:
-        """See `Steps`."""
+        """See `WorkSteps`."""
         try:
             steps = self._steps
             if steps is None:
@@ -256,7 +256,7 @@ class DirectoryThreads:
 
     # --- the log thread ---------------------------------------------------------------------------
 
-    def _write_rounds(self, together: list[Write]) -> Steps:
+    def _write_rounds(self, together: list[Write]) -> WorkSteps:
         ended = partial(self._rounds_ended, self.clock.now())
         return _Performing(together, self.writer, self._written if self._slow else None, ended)
 

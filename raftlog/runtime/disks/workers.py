@@ -36,7 +36,7 @@ class Worker(Protocol[Taken_contra]):
         ...
 
 
-class Steps(Protocol):
+class WorkSteps(Protocol):
     """Work that was begun, and is done step by step."""
 
     @property
@@ -53,7 +53,7 @@ class Workers(Protocol):
     """Where workers come from."""
 
     def start(
-        self, name: str, work: Callable[[list[Item]], Steps | None], together_max: int
+        self, name: str, work: Callable[[list[Item]], WorkSteps | None], together_max: int
     ) -> Worker[Item]:
         """A worker that calls `work` with what is queued, at most so many things at a time. Where
         that returns steps, it does them all before it takes more."""
@@ -69,7 +69,7 @@ class ThreadWorkers:
         self._token = token
 
     def start(
-        self, name: str, work: Callable[[list[Item]], Steps | None], together_max: int
+        self, name: str, work: Callable[[list[Item]], WorkSteps | None], together_max: int
     ) -> Worker[Item]:
         """See `Workers`."""
         return _ThreadWorker(self._token, name, work, together_max)
@@ -83,7 +83,7 @@ class _ThreadWorker(Generic[Item]):
         self,
         token: trio.lowlevel.TrioToken,
         name: str,
-        work: Callable[[list[Item]], Steps | None],
+        work: Callable[[list[Item]], WorkSteps | None],
         together_max: int,
     ) -> None:
         self._token = token

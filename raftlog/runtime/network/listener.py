@@ -1,6 +1,6 @@
 """Client connections: one reader and one writer each, answers in request order.
 
-The reader frames and posts; the turn decides; `ClientConnection.reply` puts an answer in its
+The reader frames and posts; the turn decides; `AcceptedConnection.reply` puts an answer in its
 place and `Sender` takes it from there. A connection that breaks affects no other.
 """
 
@@ -36,7 +36,7 @@ ACCEPT_PAUSE_SECONDS: Final = 0.05
 
 @final
 @attrs.define(eq=False)
-class ClientConnection:
+class AcceptedConnection:
     """One client. `_answers` holds replies that are decided before an earlier one; it is bounded by
     the broker's ledger, which pauses a connection with too many unanswered requests."""
 
@@ -106,7 +106,7 @@ class ClientConnection:
 
 @final
 @attrs.define(eq=False)
-class Connections:
+class AcceptedConnections:
     """All client connections of a broker; the driver's `ClientConnections`.
 
     `connections_max` bounds them in all; one more is closed at once.
@@ -119,8 +119,8 @@ class Connections:
     frame_bytes_max: int
     connections_max: int
     intake: Intake = attrs.field(factory=Intake, init=False)
-    _open: dict[ConnectionId, ClientConnection] = attrs.field(factory=dict, init=False)
-    _to_flush: dict[ConnectionId, ClientConnection] = attrs.field(factory=dict, init=False)
+    _open: dict[ConnectionId, AcceptedConnection] = attrs.field(factory=dict, init=False)
+    _to_flush: dict[ConnectionId, AcceptedConnection] = attrs.field(factory=dict, init=False)
     _ids: int = attrs.field(default=0, init=False)
 
     def reply(self, reply: Reply) -> None:
@@ -146,7 +146,7 @@ class Connections:
                 connection.scope.cancel()
             self._report_drained(connection)
 
-    def _report_drained(self, connection: ClientConnection) -> None:
+    def _report_drained(self, connection: AcceptedConnection) -> None:
         """Tell the broker what left: at once when it waits for it, else with the next turn."""
         left = connection.take_drained()
         if left and connection.id in self._open:
@@ -205,7 +205,7 @@ class Connections:
             return
         self._ids += 1
         identity = ConnectionId(self._ids)
-        connection = ClientConnection(identity, stream, Sender(stream), self.files)
+        connection = AcceptedConnection(identity, stream, Sender(stream), self.files)
         self._open[identity] = connection
         self.driver.post(ConnectionOpened(identity, listener, "User:ANONYMOUS", address))
         try:
@@ -221,13 +221,13 @@ class Connections:
             stream.close()
             self.driver.post(ConnectionClosed(identity))
 
-    async def _write(self, connection: ClientConnection) -> None:
+    async def _write(self, connection: AcceptedConnection) -> None:
         try:
             await connection.sender.run(lambda: self._report_drained(connection))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             connection.scope.cancel()
 
-    async def _read(self, connection: ClientConnection) -> None:
+    async def _read(self, connection: AcceptedConnection) -> None:
         cutter = FrameCutter.for_requests(frame_bytes_max=self.frame_bytes_max)
         too_slow = partial(self.hang_up, connection.id)
         receiver = FrameReceiver(connection.stream, self.pool, cutter, self.intake, too_slow)
@@ -244,7 +244,7 @@ class Connections:
             receiver.close()
 
     async def _post(
-        self, connection: ClientConnection, receiver: FrameReceiver, frames: list[memoryview]
+        self, connection: AcceptedConnection, receiver: FrameReceiver, frames: list[memoryview]
     ) -> None:
         """Hand in requests, so many at a time: one receive may bring thousands of small ones, and
         neither the bound of unanswered requests nor other clients should wait behind them."""
@@ -266,7 +266,7 @@ class Connections:
                 await _pass(connection, receiver)
 
 
-async def _pass(connection: ClientConnection, receiver: FrameReceiver) -> None:
+async def _pass(connection: AcceptedConnection, receiver: FrameReceiver) -> None:
     """Go on when the connection is not, or no longer, paused."""
     if connection.paused:
         receiver.rest()

@@ -67,7 +67,7 @@ class _ImpostorError(RemoteError):
 
 @final
 @attrs.define(eq=False)
-class Link:
+class PeerLink:
     """One live session."""
 
     agreed: Agreed
@@ -98,11 +98,11 @@ class PeerLinks:
     network: Network
     codecs: Mapping[int, PeerCodec] = PROTOCOLS
     """The codecs of this release by protocol version: the range that `identity` states."""
-    _links: dict[NodeId, Link] = attrs.field(factory=dict, init=False)
+    _links: dict[NodeId, PeerLink] = attrs.field(factory=dict, init=False)
     _dialling: dict[PeerAddress, trio.CancelScope] = attrs.field(factory=dict, init=False)
     _shaking: dict[NodeId, trio.Lock] = attrs.field(factory=dict, init=False)
     """Held while we shake hands with a node that we dialled."""
-    _to_flush: dict[NodeId, Link] = attrs.field(factory=dict, init=False)
+    _to_flush: dict[NodeId, PeerLink] = attrs.field(factory=dict, init=False)
     _last_trouble: dict[tuple[NodeId, str], str] = attrs.field(factory=dict, init=False)
     """The trouble last traced for a node, by dialled address; "" for trouble without an address."""
     _handshakes: dict[int, trio.CancelScope] = attrs.field(factory=dict, init=False)
@@ -298,7 +298,7 @@ class PeerLinks:
                 stream.close()
                 return False
         sealer = None if agreed.keys is None else Sealer(agreed.keys.sending)
-        link = Link(agreed, self.codecs[agreed.protocol], stream, Sender(stream), sealer)
+        link = PeerLink(agreed, self.codecs[agreed.protocol], stream, Sender(stream), sealer)
         self._links[node] = link
         for key in [key for key in self._last_trouble if key[0] == node]:
             del self._last_trouble[key]
@@ -321,13 +321,13 @@ class PeerLinks:
             self.driver.post(LinkDown(node, agreed.session))
         return True
 
-    async def _write(self, link: Link) -> None:
+    async def _write(self, link: PeerLink) -> None:
         try:
             await link.sender.run(_nothing)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             link.scope.cancel()
 
-    async def _read(self, link: Link) -> None:
+    async def _read(self, link: PeerLink) -> None:
         keys = link.agreed.keys
         receiver = FrameReceiver(link.stream, self.pool, _peer_frames(sealed=keys is not None))
         node, session, decode = link.agreed.peer.node, link.agreed.session, link.codec.decode
@@ -351,7 +351,7 @@ def _text(address: PeerAddress) -> str:
     return f"{address.host}:{address.port}"
 
 
-def _put_frame(link: Link, parts: Sequence[Buffer]) -> None:
+def _put_frame(link: PeerLink, parts: Sequence[Buffer]) -> None:
     """Queue one frame; a small one as one part, for parts cost more than copying a few bytes."""
     size = sum(map(len, parts))
     assert size <= PEER_FRAME_BYTES_MAX, size

@@ -51,7 +51,7 @@ from raftlog.runtime.settings.security_settings import (
 LOOPBACK: Final = "127.0.0.1"
 
 
-class Line(NamedTuple):
+class SettingLine(NamedTuple):
     """Where a value came from."""
 
     value: str
@@ -96,10 +96,10 @@ class ServerConfig:
         return all(host in (LOOPBACK, "localhost", "::1") for host in hosts)
 
 
-def parse_properties(text: str, name: str) -> dict[str, Line]:
+def parse_properties(text: str, name: str) -> dict[str, SettingLine]:
     """Java properties as people write them for Kafka: `=` or `:`, `#` and `!` comments, a backslash
     at the end of a line joins the next. A key given twice is an error, for one of them is lost."""
-    found: dict[str, Line] = {}
+    found: dict[str, SettingLine] = {}
     pending, pending_from = "", 0
     for number, raw in enumerate(text.splitlines(), start=1):
         line = raw.strip()
@@ -117,7 +117,7 @@ def parse_properties(text: str, name: str) -> dict[str, Line]:
         key, value = whole[:cut].strip(), whole[cut + 1 :].strip()
         if key in found:
             raise ConfigError(f"{key} is set twice", on=where, do=f"first at {found[key].where}")
-        found[key] = Line(value, f"{where}, {key}")
+        found[key] = SettingLine(value, f"{where}, {key}")
     return found
 
 
@@ -130,11 +130,11 @@ def load(path: str, overrides: Mapping[str, str] | None = None) -> ServerConfig:
         raise ConfigError(f"cannot be read: {error}", on=path, do="give --config FILE") from error
     lines = parse_properties(text, path)
     for key, value in (overrides or {}).items():
-        lines[key] = Line(value, f"--set {key}")
+        lines[key] = SettingLine(value, f"--set {key}")
     return judge(lines, path)
 
 
-def judge(lines: dict[str, Line], name: str) -> ServerConfig:
+def judge(lines: dict[str, SettingLine], name: str) -> ServerConfig:
     """The configuration that these settings make; `ConfigError` for the first one that is wrong."""
     _refuse_unknown(lines)
     _refuse_security(lines)
@@ -176,7 +176,7 @@ def judge(lines: dict[str, Line], name: str) -> ServerConfig:
     return config
 
 
-def _refuse_unknown(lines: dict[str, Line]) -> None:
+def _refuse_unknown(lines: dict[str, SettingLine]) -> None:
     known = all_names()
     for key, line in lines.items():
         if key not in known and security_name(key) is None:
@@ -189,7 +189,7 @@ def _refuse_unknown(lines: dict[str, Line]) -> None:
             raise ConfigError(f"no setting is called {key}", on=line.where, do=advice)
 
 
-def _refuse_security(lines: dict[str, Line]) -> None:
+def _refuse_security(lines: dict[str, SettingLine]) -> None:
     """A broker that is told to be secure and is not would lie: it does not start."""
     for key, line in lines.items():
         problem = security_problem(key, line.value) if security_name(key) else None
@@ -197,7 +197,7 @@ def _refuse_security(lines: dict[str, Line]) -> None:
             raise ConfigError(problem, on=line.where, do=advice_for(key))
 
 
-def _refuse_promises(lines: dict[str, Line]) -> None:
+def _refuse_promises(lines: dict[str, SettingLine]) -> None:
     """A setting that would change what clients get, and is not honoured, stops the start."""
     for key, line in lines.items():
         problem = other_problem(key, line.value) if key in OTHERS else None
@@ -215,7 +215,7 @@ class _Settings:
 
     __slots__ = ("_name", "lines")
 
-    def __init__(self, lines: dict[str, Line], name: str) -> None:
+    def __init__(self, lines: dict[str, SettingLine], name: str) -> None:
         self.lines = lines
         self._name = name
 

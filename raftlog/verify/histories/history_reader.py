@@ -60,7 +60,7 @@ polls are; of an object, only the names are."""
 _RAW_DECODER: Final = msgspec.json.Decoder(RawLine)
 
 
-class OpenFile(Protocol):
+class HistoryFile(Protocol):
     """What a `HistoryReader` reads fastest: a file opened for bytes, or for text."""
 
     def read(self, size: int, /) -> str | bytes:
@@ -80,16 +80,16 @@ class HistoryReader:
     `FutureFormat`. Unknown fields are kept in `extra`.
     """
 
-    lines: Iterable[str] | Iterable[bytes] | OpenFile
+    lines: Iterable[str] | Iterable[bytes] | HistoryFile
     _blocks: Iterator[tuple[Any, Sequence[str | bytes] | None]] = attrs.field(init=False)
     header: Header = attrs.field(init=False)
     torn: bool = attrs.field(default=False, init=False)
     line_number: int = attrs.field(default=1, init=False)
 
     def __attrs_post_init__(self) -> None:
-        check("lines", self.lines, Iterable[str] | OpenFile)
+        check("lines", self.lines, Iterable[str] | HistoryFile)
         if hasattr(self.lines, "readline"):
-            file = cast("OpenFile", self.lines)
+            file = cast("HistoryFile", self.lines)
             first: Any = file.readline(HISTORY_LINE_CHARS_MAX + 1)
             self._blocks = _blocks_of_file(file)
         else:
@@ -146,7 +146,7 @@ class HistoryReader:
         return header_of(document)
 
 
-def _blocks_of_file(file: OpenFile) -> Iterator[tuple[Any, None]]:
+def _blocks_of_file(file: HistoryFile) -> Iterator[tuple[Any, None]]:
     """Whole lines of a file, many at once."""
     while block := file.read(_BLOCK_CHARS):
         if block[-1:] not in ("\n", b"\n"):

@@ -21,7 +21,7 @@ from raftlog.base.arguments import between, checked
 from raftlog.base.errors import LocalMisuse
 from raftlog.base.limits import HOLE_STEPS_DEFAULT, INT64_MAX, SEARCH_STEPS_DEFAULT
 from raftlog.verify.histories.history import BadHistory, Header, Op
-from raftlog.verify.histories.history_reader import HistoryReader, OpenFile
+from raftlog.verify.histories.history_reader import HistoryFile, HistoryReader
 from raftlog.verify.histories.interval import Interval
 from raftlog.verify.histories.raw_pairing import intervals
 from raftlog.verify.judging import (
@@ -41,7 +41,7 @@ from raftlog.verify.judging.process_order import ProcessOrder
 from raftlog.verify.judging.verdict import Findings, Verdict, Witness, with_note_on_nothing
 
 LOG: str = "log"
-Source = Iterable[str] | Iterable[bytes] | OpenFile | HistoryReader
+Source = Iterable[str] | Iterable[bytes] | HistoryFile | HistoryReader
 """A history: an open file (for bytes reads fastest), lines, or a reader."""
 Steps = Annotated[int, between(0, INT64_MAX)]
 MODES = (LINEARIZABLE, COMMITTED_PREFIX)

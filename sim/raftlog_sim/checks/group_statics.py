@@ -18,7 +18,7 @@ from raftlog.groups.live import LiveGroup
 
 if TYPE_CHECKING:
     from raftlog.base.ids import GroupId, NodeId
-    from raftlog.broker.groups.coordinators import Led
+    from raftlog.broker.groups.coordinators import Coordinated
     from raftlog.groups.shared import Shared
     from raftlog_sim.world.node import Node
 
@@ -36,8 +36,8 @@ class Held(NamedTuple):
 class StaticMembers:
     """Remembers the static members of each coordinator, and checks that it keeps them."""
 
-    held: "dict[tuple[NodeId, GroupId], tuple[Led, dict[tuple[str, str], Held]]]" = attrs.Factory(
-        dict
+    held: "dict[tuple[NodeId, GroupId], tuple[Coordinated, dict[tuple[str, str], Held]]]" = (
+        attrs.Factory(dict)
     )
     """The last coordinator and its static members, by group and instance, for each partition that a
     node coordinates."""

@@ -8,15 +8,15 @@ the broker alone showed that (wide seed 108). Here what the check was told is th
 from typing import TYPE_CHECKING
 
 from raftlog.base.ids import GroupId
-from raftlog.broker.front.router import Leader, Router
+from raftlog.broker.front.router import KnownLeader, Router
 
 if TYPE_CHECKING:
     from raftlog.metadata.topic_image import PartitionImage
 
-Told = dict[GroupId, Leader]
+Told = dict[GroupId, KnownLeader]
 
 
-def newest_leader(router: Router, partition: "PartitionImage", told: Told) -> Leader | None:
+def newest_leader(router: Router, partition: "PartitionImage", told: Told) -> KnownLeader | None:
     """What the router would tell who was `told` that before, and all that clients were; `told` then
     holds the answer, too."""
     own = router._told

@@ -14,7 +14,7 @@ from raftlog.groups.alarms import Alarm
 from raftlog.groups.live import GroupState, LiveGroup
 
 if TYPE_CHECKING:
-    from raftlog.broker.groups.coordinators import Led
+    from raftlog.broker.groups.coordinators import Coordinated
     from raftlog.metadata.image import ClusterImage
     from raftlog_sim.world.node import Node
     from raftlog_sim.world.world import World
@@ -31,9 +31,9 @@ class Grouped(Protocol):
     consumer: GroupConsumer
 
 
-def coordinator_of(world: "World", group: str) -> "tuple[Node, Led] | None":
+def coordinator_of(world: "World", group: str) -> "tuple[Node, Coordinated] | None":
     """The node that coordinates the group in the newest term, and its coordinator."""
-    found: list[tuple[int, Node, Led]] = []
+    found: list[tuple[int, Node, Coordinated]] = []
     for node in world.running():
         groups = node.broker.context.groups
         topic = groups.topic.image

@@ -26,7 +26,7 @@ from raftlog.client.core.values import TopicPartition
 from raftlog.metadata.commands import UnregisterBroker
 from raftlog.metadata.requests import SubmitCommand, encode_body
 from raftlog.metadata.settings.broker_settings import BROKER_ONLY
-from raftlog.metadata.settings.config_changes import Operation
+from raftlog.metadata.settings.config_changes import ConfigOperation
 from raftlog_sim.base.stuck import StuckError
 from raftlog_sim.facts.targets import group_of, leaders_of
 from raftlog_sim.schedules.schedule import Step
@@ -87,7 +87,7 @@ def lift_throttle(nemesis: "Nemesis") -> None:
 
 
 def _pace_moves(nemesis: "Nemesis", rate: int, tries: int = 1) -> None:
-    operation = Operation.SET if rate else Operation.DELETE
+    operation = ConfigOperation.SET if rate else ConfigOperation.DELETE
     rates = [Change(name, str(rate) if rate else None, operation) for name in BROKER_ONLY]
     lists = [Change(name, "*" if rate else None, operation) for name in _THROTTLED]
     resources = (Resource(ResourceKind.BROKER, EVERY_BROKER), Resource(ResourceKind.TOPIC, TOPIC))

@@ -19,7 +19,7 @@ from raftlog_sim.faults.process_faults import kill
 from raftlog_sim.schedules.schedule import Step
 
 if TYPE_CHECKING:
-    from raftlog.broker.groups.coordinators import Led
+    from raftlog.broker.groups.coordinators import Coordinated
     from raftlog_sim.faults.nemesis import Nemesis
 
 KIND: Final = "kill-coordinator"
@@ -50,47 +50,47 @@ def _look(nemesis: "Nemesis", step: Step, until: int) -> None:
         nemesis.in_vain.append(str(step))
 
 
-def _live(led: "Led", group: str) -> LiveGroup | None:
+def _live(led: "Coordinated", group: str) -> LiveGroup | None:
     return led.coordinator._shared.find(group)
 
 
-def _joins(led: "Led", group: str) -> bool:
+def _joins(led: "Coordinated", group: str) -> bool:
     live = _live(led, group)
     return live is not None and live.state is GroupState.PREPARING and live.joined > 0
 
 
-def _generation(led: "Led", group: str) -> bool:
+def _generation(led: "Coordinated", group: str) -> bool:
     live = _live(led, group)
     if live is None or live.state is not GroupState.COMPLETING:
         return False
     return live.generation_ticket is not None and not live.generation_ticket.is_decided
 
 
-def _syncs(led: "Led", group: str) -> bool:
+def _syncs(led: "Coordinated", group: str) -> bool:
     live = _live(led, group)
     if live is None or live.state is not GroupState.COMPLETING:
         return False
     return live.assignment_ticket is None and not _generation(led, group)
 
 
-def _assignment(led: "Led", group: str) -> bool:
+def _assignment(led: "Coordinated", group: str) -> bool:
     live = _live(led, group)
     if live is None or live.state is not GroupState.COMPLETING:
         return False
     return live.assignment_ticket is not None and not live.assignment_ticket.is_decided
 
 
-def _commits(led: "Led", group: str) -> bool:
+def _commits(led: "Coordinated", group: str) -> bool:
     return group in led.coordinator._shared.undecided_offsets
 
 
-def _stable(led: "Led", group: str) -> bool:
+def _stable(led: "Coordinated", group: str) -> bool:
     live = _live(led, group)
     stable = live is not None and live.state is GroupState.STABLE
     return stable and not _commits(led, group)
 
 
-_MOMENTS: Final[dict[str, Callable[["Led", str], bool]]] = {
+_MOMENTS: Final[dict[str, Callable[["Coordinated", str], bool]]] = {
     "joins": _joins,
     "generation": _generation,
     "syncs": _syncs,

@@ -13,7 +13,7 @@ import attrs
 from raftlog.base.errors import OperatingError
 from raftlog.broker.incident import payload_file
 from raftlog.broker.incident.payload_file import PayloadFile
-from raftlog.broker.incident.reading import Recording
+from raftlog.broker.incident.reading import BrokerRecording
 from raftlog_sim.incidents.incident_replay import Replay
 
 SUFFIX: Final = ".recording"
@@ -68,10 +68,10 @@ class IncidentFolder:
         """How many lie beside the recordings."""
         return sum(map(len, self._payloads.values()))
 
-    def recording(self, boot: RecordedBoot) -> Recording:
+    def recording(self, boot: RecordedBoot) -> BrokerRecording:
         """One of them, read."""
         payloads = self._payloads[boot.path.parent / payload_file.NAME]
-        return Recording(_content(boot.path), payloads, on=str(boot.path))
+        return BrokerRecording(_content(boot.path), payloads, on=str(boot.path))
 
     def replay(self, boot: RecordedBoot) -> Replay:
         """One of them, before its first turn."""

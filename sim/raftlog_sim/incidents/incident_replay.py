@@ -18,7 +18,7 @@ from raftlog.broker.broker import Broker
 from raftlog.broker.events import Effects, Event, Job, JobDone
 from raftlog.broker.incident.digests import KINDS, Digest, described, digests_of
 from raftlog.broker.incident.draws import DrawDiffers, ReplayedDraws
-from raftlog.broker.incident.reading import Outcome, RecordedTurn, Recording
+from raftlog.broker.incident.reading import BrokerRecording, RecordedTurn, TurnOutcome
 
 NO_END: Final = "it has no end: the process was killed, or it was copied while the broker ran"
 _NOTHING: Final = "none"
@@ -53,7 +53,7 @@ class ReplayedTurn:
 class Replay:
     """See the module. `ended` says how the replay is over, empty while it goes on."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: BrokerRecording) -> None:
         self.recording = recording
         self._restart()
 
@@ -128,7 +128,7 @@ class Replay:
     # --- one turn ---------------------------------------------------------------------------------
 
     def _play(self, turn: RecordedTurn, events: list[Event]) -> None:
-        outcome = turn.outcome or Outcome([], [])
+        outcome = turn.outcome or TurnOutcome([], [])
         self._draws.load(outcome.draws)
         for event in events:
             if type(event) is JobDone:

@@ -18,7 +18,7 @@ from raftlog.base.ids import NodeId
 from raftlog.base.limits import RECORDED_PAYLOADS_BYTES_MAX
 from raftlog.base.ports import Entropy
 from raftlog.base.units import MIB, Instant
-from raftlog.broker.incident.reading import Recording
+from raftlog.broker.incident.reading import BrokerRecording
 from raftlog.broker.incident.recorder import Recorder
 from raftlog.storage.directories.data_dir import DirectoryImage
 from raftlog.storage.directories.log_directories import FurtherImage
@@ -118,7 +118,7 @@ class Recordings:
     def replay(self, kept: RecordedBoot) -> Replay:
         """The replay of a boot, before its first turn."""
         on = f"recording of n{kept.node}, boot {kept.boot}"
-        return Replay(Recording(bytes(kept.rows), self.payloads, known=KNOWN, on=on))
+        return Replay(BrokerRecording(bytes(kept.rows), self.payloads, known=KNOWN, on=on))
 
     def first_difference(self) -> tuple[RecordedBoot, Difference] | None:
         """Replay every boot alone; where the first of them differs."""

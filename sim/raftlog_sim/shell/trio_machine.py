@@ -39,7 +39,7 @@ class Start(Protocol):
 
 
 class Steps(Protocol):
-    """`raftlog.runtime.disks.workers.Steps`."""
+    """`raftlog.runtime.disks.workers.WorkSteps`."""
 
     @property
     def syncs(self) -> bool: ...

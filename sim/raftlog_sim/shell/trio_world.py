@@ -30,7 +30,7 @@ from raftlog.client.core.values import ClientOptions
 from raftlog.client.trio_driver import Client
 from raftlog.runtime.driver import Driver
 from raftlog.runtime.machine import Machine
-from raftlog.runtime.network.listener import Connections
+from raftlog.runtime.network.listener import AcceptedConnections
 from raftlog.runtime.network.peer_links import PeerLinks
 from raftlog.runtime.network.slabs import SlabPool
 from raftlog.runtime.server import Control, Started, serve_on
@@ -305,7 +305,7 @@ class TrioNode:
         boot.listened = True
         assert boot.driver is not None, "attached before it listens"
         connections = boot.driver.connections
-        assert isinstance(connections, Connections), connections
+        assert isinstance(connections, AcceptedConnections), connections
         connections.intake.bytes_max = self.world.intake_bytes
 
     def _ended(self, boot: TrioBoot, error: BaseException | None) -> None:
@@ -340,7 +340,7 @@ class TrioNode:
         if driver is None or not boot.listened or boot.stopped_in_a_call:
             return None
         connections, peers = driver.connections, driver.peers
-        assert isinstance(connections, Connections), connections
+        assert isinstance(connections, AcceptedConnections), connections
         assert isinstance(peers, PeerLinks), peers
         left = {
             "connections": len(connections._open),
@@ -438,7 +438,7 @@ class TrioClient:
         self._world = world
         self._name = name
         self._open = trio.Event()
-        machine = system.Machine(
+        machine = system.DriverPorts(
             entropy=world.stream(f"client/{name}"),
             wall_ms=lambda: WallMillis(WALL_START_MS),
             connect=world.connect_client,

@@ -17,15 +17,15 @@ from raftlog.client.core.client import ClientCore
 from raftlog.client.core.group.consumer import GroupConsumer
 from raftlog.client.core.group.options import ConsumerOptions
 from raftlog.client.core.values import (
+    ClientEffects,
     ClientOptions,
     Complete,
     Connected,
     Dial,
+    Disconnect,
     Disconnected,
-    Effects,
     Event,
     Frame,
-    Hangup,
     Send,
 )
 from raftlog_sim.world.faces import SimNode, SimWorld
@@ -149,13 +149,13 @@ class SimClient:
         if self.on_turn is not None:
             self.on_turn()
 
-    def _perform(self, effects: Effects) -> None:
+    def _perform(self, effects: ClientEffects) -> None:
         for action in effects.actions:
             if isinstance(action, Send):
                 self._send(action)
             elif isinstance(action, Dial):
                 self.world.after(DIAL_NS, self._dial, action)
-            elif isinstance(action, Hangup):
+            elif isinstance(action, Disconnect):
                 self._hang_up(action.dial)
             elif isinstance(action, Complete):
                 self.world.after(0, self._thens.pop(action.call), action.value)

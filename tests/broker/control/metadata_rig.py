@@ -24,7 +24,7 @@ from raftlog.base.units import Instant, WallMillis, millis
 from raftlog.broker.config import BrokerConfig, Listener
 from raftlog.broker.control.controller import Controller
 from raftlog.broker.control.metadata_loader import MetadataLoader
-from raftlog.broker.control.metadata_log import Committed
+from raftlog.broker.control.metadata_log import CommittedRecord
 from raftlog.broker.deadlines import Timers
 from raftlog.broker.events import LinkUp, PeerAddress
 from raftlog.metadata.command_codec import Proposal, decode_proposal, encode_proposal
@@ -149,7 +149,7 @@ class FakeEngine:
     def committed(self):
         fresh = self.log[self.handed :]
         start, self.handed = self.handed, len(self.log)
-        return [Committed(start + place, value) for place, value in enumerate(fresh)]
+        return [CommittedRecord(start + place, value) for place, value in enumerate(fresh)]
 
     def lead(self, term, node=1):
         self.leader, self.leading_term = NodeId(node), Term(term)

@@ -7,7 +7,7 @@ from raftlog.base.ids import GroupId, NodeId, RaftIndex, Term
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.refusals import Refusal
-from raftlog.metadata.settings.config_changes import ConfigChange, Operation
+from raftlog.metadata.settings.config_changes import ConfigChange, ConfigOperation
 from raftlog.metadata.settings.topic_defaults import DEFAULTS_NAME, MADE_NOW
 from tests.broker.control.metadata_rig import allocate, create, led
 from tests.metadata.clusters import (
@@ -122,7 +122,7 @@ class TestTopics:
         name = "leader.replication.throttled.replicas"
         calls = []
         for sender, word in ((1, "0:1"), (2, "0:2")):
-            change = ConfigChange(Operation.APPEND, name, word)
+            change = ConfigChange(ConfigOperation.APPEND, name, word)
             request = r.AlterTopicRequest(
                 topic_id=ORDERS, changes=(change,), replace=False, validate_only=False
             )

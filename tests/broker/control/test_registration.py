@@ -4,11 +4,11 @@ import pytest
 
 from raftlog.base.ids import METADATA_GROUP, BootNumber, GroupId, NodeId, ReplicaEpoch, ReplicaId
 from raftlog.base.units import millis
-from raftlog.broker.control.registration import HEARTBEATS_PER_SESSION, Registration
+from raftlog.broker.control.registration import HEARTBEATS_PER_SESSION, BrokerRegistration
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply
 from raftlog.metadata import commands as c
 from raftlog.metadata.refusals import Refusal, kafka_code
-from raftlog.metadata.requests import Answer, Grant, Heartbeat, decode_body, encode_answer
+from raftlog.metadata.requests import ControllerAnswer, Grant, Heartbeat, decode_body, encode_answer
 from tests.broker.control.metadata_rig import SESSION_NS, FakeTurn
 from tests.metadata.clusters import (
     CLUSTER,
@@ -25,7 +25,7 @@ BEAT_NS = SESSION_NS // HEARTBEATS_PER_SESSION
 
 
 def answered(refusal=None, grant=None, message="why"):
-    answer = Answer(refusal=refusal, message=message, version=9, grant=grant)
+    answer = ControllerAnswer(refusal=refusal, message=message, version=9, grant=grant)
     error = 0 if refusal is None else kafka_code(refusal)
     return ControllerReply(0, error, message, encode_answer(answer))
 
@@ -40,7 +40,7 @@ class Boot:
     def __init__(self):
         self.services = FakeTurn(1)
         self.grants = 0
-        self.registration = Registration(self.services, self.services, 4711, self.granted)
+        self.registration = BrokerRegistration(self.services, self.services, 4711, self.granted)
 
     def granted(self):
         self.grants += 1

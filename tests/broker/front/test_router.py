@@ -2,7 +2,7 @@
 
 import pytest
 
-from raftlog.broker.front.router import Floor, Leader
+from raftlog.broker.front.router import Floor, KnownLeader
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
@@ -240,7 +240,7 @@ def test_pairs_of_deleted_topics_are_forgotten():
     found = [router(cluster, number) for number in (1, 2, 3)]
     group = found[0].turn.image.topic("orders").partitions[0].group
     for each in found:
-        each._told[group] = Leader(2, 99)
+        each._told[group] = KnownLeader(2, 99)
     request = r.SubmitCommand(command=c.DeleteTopic(topic_id=found[0].turn.image.names["orders"]))
     assert ask_controller(cluster, request).error == 0
     cluster.wait(lambda: not any(each._told for each in found), 10.0)

@@ -5,7 +5,7 @@ import pytest
 from raftlog.base.errors import LocalMisuse, WrongValue
 from raftlog.base.units import millis
 from raftlog.client.core.errors import CommitFailed
-from raftlog.client.core.group.consumer import Change
+from raftlog.client.core.group.consumer import PartitionChange
 from raftlog.client.core.group.membership import Phase
 from raftlog.client.core.group.options import ConsumerOptions
 from raftlog.kafka.error_codes import ErrorCode
@@ -69,9 +69,9 @@ def test_eager_members_give_up_all_before_they_join():
     joined(world, one)
     two = world.reader("t", **EAGER)
     joined(world, one, two)
-    assert one.told(Change.ASSIGNED) == [ALL, ALL[:2]]
-    assert one.told(Change.REVOKED) == [ALL]
-    assert two.told(Change.ASSIGNED) == [ALL[2:]]
+    assert one.told(PartitionChange.ASSIGNED) == [ALL, ALL[:2]]
+    assert one.told(PartitionChange.REVOKED) == [ALL]
+    assert two.told(PartitionChange.ASSIGNED) == [ALL[2:]]
 
 
 def test_cooperative_members_keep_what_stays_theirs():
@@ -80,10 +80,10 @@ def test_cooperative_members_keep_what_stays_theirs():
     joined(world, one)
     two = world.reader("t", **COOPERATIVE)
     joined(world, one, two)
-    (gone,) = one.told(Change.REVOKED)
+    (gone,) = one.told(PartitionChange.REVOKED)
     assert len(gone) == 2
-    assert [each for each in two.told(Change.ASSIGNED) if each] == [gone]
-    assert one.told(Change.LOST) == two.told(Change.LOST) == []
+    assert [each for each in two.told(PartitionChange.ASSIGNED) if each] == [gone]
+    assert one.told(PartitionChange.LOST) == two.told(PartitionChange.LOST) == []
 
 
 @pytest.mark.parametrize("api", [ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FETCH])
@@ -169,7 +169,7 @@ def test_a_heartbeat_is_answered_with_an_error(more, code, rejoins, loses):
     world.run_for(millis(500))
     joined(world, reader)
     assert (world.cluster.count(ApiKey.JOIN_GROUP) > before) == rejoins
-    assert reader.told(Change.LOST) == ([ALL] if loses else [])
+    assert reader.told(PartitionChange.LOST) == ([ALL] if loses else [])
     assert not reader.errors
 
 
@@ -179,10 +179,10 @@ def test_a_member_that_the_coordinator_does_not_know_joins_without_its_id():
     joined(world, reader)
     old = reader.consumer.membership.identity.member_id
     world.groups.expire("g", old)
-    world.run_until(lambda: reader.told(Change.LOST))
+    world.run_until(lambda: reader.told(PartitionChange.LOST))
     joined(world, reader)
     assert reader.consumer.membership.identity.member_id != old
-    assert reader.told(Change.LOST) == [ALL]
+    assert reader.told(PartitionChange.LOST) == [ALL]
 
 
 def test_a_group_that_is_refused_is_an_error_of_each_poll_and_no_storm():
@@ -239,7 +239,7 @@ def test_a_connection_breaks_before_or_after_the_coordinator_acted(api, how):
     reader = world.reader("t")
     world.run_for(millis(1_000))
     joined(world, reader)
-    assert reader.told(Change.LOST) == []
+    assert reader.told(PartitionChange.LOST) == []
 
 
 def test_the_coordinator_moves_and_the_membership_goes_on():
@@ -307,7 +307,7 @@ def test_a_second_consumer_with_the_same_instance_fences_the_first():
     world.run_until(lambda: one.errors)
     assert one.errors[0].code == ErrorCode.FENCED_INSTANCE_ID
     assert "its own" in one.errors[0].do
-    assert one.told(Change.LOST) == [ALL]
+    assert one.told(PartitionChange.LOST) == [ALL]
     joined(world, two)
     before = world.cluster.count(ApiKey.JOIN_GROUP)
     count = len(one.errors)
@@ -347,7 +347,7 @@ def test_a_consumer_that_does_not_poll_for_too_long_leaves():
     assert isinstance(commit(one), CommitFailed)
     one.end_work()
     joined(world, one)
-    assert one.told(Change.LOST) == [ALL]
+    assert one.told(PartitionChange.LOST) == [ALL]
 
 
 def test_an_idle_member_costs_a_few_turns_a_second():
@@ -470,7 +470,7 @@ def test_a_broker_that_is_behind_takes_no_topic_from_a_pattern():
     del world.cluster.changed[ApiKey.METADATA]
     world.run_for(millis(5_000))
     assert reader.places() == ["orders-eu-0"]
-    assert reader.told(Change.REVOKED) == []
+    assert reader.told(PartitionChange.REVOKED) == []
 
 
 def test_a_pattern_gives_way_to_names_and_names_to_a_pattern():

@@ -5,7 +5,7 @@ import pytest
 from raftlog.base.errors import LocalMisuse, ProtocolError
 from raftlog.base.units import millis
 from raftlog.client.core.errors import CommitFailed, NoOffset, NotDone
-from raftlog.client.core.group.consumer import Change
+from raftlog.client.core.group.consumer import PartitionChange
 from raftlog.client.core.group.membership import Phase
 from raftlog.client.core.group_asks import OffsetAndMetadata, fetch_offsets
 from raftlog.kafka.error_codes import ErrorCode
@@ -86,7 +86,7 @@ def test_a_commit_of_a_member_that_is_behind_fails_and_the_member_joins_again(co
     assert "poll" in failed.do
     world.run_until(lambda: generation(world) > before)
     joined(world, reader)
-    assert bool(reader.told(Change.LOST)) == loses
+    assert bool(reader.told(PartitionChange.LOST)) == loses
 
 
 @pytest.mark.parametrize("code", [14, 15, 16])
@@ -205,7 +205,7 @@ def test_partitions_that_a_topic_gets_are_shared_out():
 def test_a_topic_that_comes_later_is_read_from_then_on():
     world = World()
     reader = world.reader("t")
-    world.run_until(lambda: reader.told(Change.ASSIGNED) == [[]])
+    world.run_until(lambda: reader.told(PartitionChange.ASSIGNED) == [[]])
     for each in world.cluster.topic("t", 4):
         fill(each, 1)
     world.run_until(lambda: len(reader.records) == 12)
@@ -230,7 +230,7 @@ def test_another_subscription_joins_again():
     joined(world, reader)
     reader.consumer.subscribe(["u"])
     world.run_until(lambda: reader.places() == ["u-0"])
-    assert reader.told(Change.REVOKED) == [ALL]
+    assert reader.told(PartitionChange.REVOKED) == [ALL]
 
 
 def test_a_member_that_talks_nonsense_is_named_to_the_user_of_the_leader():

@@ -5,7 +5,7 @@ the rest of its assignment, and the partition had no owner until something else 
 """
 
 from raftlog.base.units import millis
-from raftlog.client.core.group.consumer import Change
+from raftlog.client.core.group.consumer import PartitionChange
 from raftlog.client.core.group.membership import Phase
 from raftlog.client.core.group.protocol import encode_subscription
 from tests.client.group.world import ALL, COOPERATIVE, EAGER, generation, joined, place, start
@@ -24,7 +24,7 @@ def _who_gives_up(world):
     one = world.reader("t", group_instance_id="one", **COOPERATIVE)
     joined(world, one)
     two = world.reader("t", group_instance_id="two", **COOPERATIVE)
-    world.run_until(lambda: one.told(Change.REVOKED))
+    world.run_until(lambda: one.told(PartitionChange.REVOKED))
     assert one.places() == ALL[:2]
     assert not two.places()
     return one, two
@@ -37,8 +37,8 @@ def test_a_follower_that_dies_before_it_joins_again_leaves_no_partition_without_
     joined(world, one, two)
     leader, follower = _leader_and_other(world, one, two)
     three = world.reader("t", group_instance_id="three", **COOPERATIVE)
-    world.run_until(lambda: follower.told(Change.REVOKED))
-    assert not leader.told(Change.REVOKED)[1:], "it has no reason of its own to join again"
+    world.run_until(lambda: follower.told(PartitionChange.REVOKED))
+    assert not leader.told(PartitionChange.REVOKED)[1:], "it has no reason of its own to join again"
     world.kill(follower)
     instance = follower.consumer.settings.group_instance_id
     again = world.reader("t", group_instance_id=instance, **COOPERATIVE)
@@ -70,7 +70,7 @@ def test_a_static_member_that_comes_back_to_a_whole_assignment_begins_no_rebalan
         pair = _leader_and_other(world, one, two)
         gone, other = pair[who], pair[1 - who]
         before, had = generation(world), gone.places()
-        told = len(other.told(Change.REVOKED))
+        told = len(other.told(PartitionChange.REVOKED))
         world.kill(gone)
         instance = gone.consumer.settings.group_instance_id
         again = world.reader("t", group_instance_id=instance, **more)
@@ -78,7 +78,7 @@ def test_a_static_member_that_comes_back_to_a_whole_assignment_begins_no_rebalan
         world.run_for(millis(2_000))
         assert again.places() == had
         assert generation(world) - before == rounds, (more, who)
-        assert len(other.told(Change.REVOKED)) == told
+        assert len(other.told(PartitionChange.REVOKED)) == told
 
 
 def test_a_leader_that_came_back_sees_new_partitions():

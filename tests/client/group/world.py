@@ -5,7 +5,7 @@ from typing import Any
 import attrs
 
 from raftlog.base.units import NEVER, millis
-from raftlog.client.core.group.consumer import Change, GroupConsumer
+from raftlog.client.core.group.consumer import GroupConsumer, PartitionChange
 from raftlog.client.core.group.membership import Phase
 from raftlog.client.core.group.options import ConsumerOptions
 from raftlog.client.core.values import ClientOptions, TopicPartition
@@ -55,7 +55,7 @@ class Reader:
     def end_work(self) -> None:
         self.busy = False
 
-    def told(self, change: Change) -> list[list[str]]:
+    def told(self, change: PartitionChange) -> list[list[str]]:
         return [places for kind, places in self.notices if kind == change.value]
 
 

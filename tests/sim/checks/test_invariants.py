@@ -22,7 +22,7 @@ from raftlog.raft import lease
 from raftlog.raft.messages import NO_CHAIN, AppendReply
 from raftlog.raft.node import Role
 from raftlog.raft.progress import REPLICATE
-from raftlog.raft.rounds import Rounds
+from raftlog.raft.rounds import RaftRounds
 from raftlog.raft.state import RaftState
 from raftlog.storage.directories import store
 
@@ -65,13 +65,13 @@ def test_a_sync_that_does_nothing_is_seen_at_once(monkeypatch):
 
 
 def test_an_entry_acknowledged_before_its_sync(monkeypatch):
-    real = Rounds.begin
+    real = RaftRounds.begin
 
     def begin(self, io_id, last_index, **more):
         real(self, io_id, last_index, **more)
         self.durable = max(self.durable, last_index)
 
-    monkeypatch.setattr(Rounds, "begin", begin)
+    monkeypatch.setattr(RaftRounds, "begin", begin)
     assert simulate(schedule()).failure_class in ("promise-durable", "committed-durable")
 
 

@@ -25,7 +25,7 @@ from raftlog.base.errors import CorruptData
 from raftlog.broker import events as e
 from raftlog.broker.incident import value_writer
 from raftlog.broker.incident.classes import classes
-from raftlog.broker.incident.reading import Recording
+from raftlog.broker.incident.reading import BrokerRecording
 from raftlog.broker.incident.recorder import Recorder
 from raftlog.broker.incident.rows import HEAD, RowKind, RowReader, RowWriter
 from raftlog.broker.incident.value_reader import ValueReader
@@ -167,7 +167,7 @@ def without(kind: str, rows: bytes) -> bytes:
 
 
 def replay_of(rows: bytes) -> Replay:
-    return Replay(Recording(rows, recordings().payloads, known=KNOWN))
+    return Replay(BrokerRecording(rows, recordings().payloads, known=KNOWN))
 
 
 KINDS = [each.__name__ for each in e.Event.__args__ if each.__name__ not in UNUSED]

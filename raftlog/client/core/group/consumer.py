@@ -38,16 +38,21 @@ from raftlog.client.core.coordinators import Coordinators
 from raftlog.client.core.errors import CommitFailed
 from raftlog.client.core.fetcher import Fetcher
 from raftlog.client.core.group.leading import Leading
-from raftlog.client.core.group.membership import Membership, Phase
+from raftlog.client.core.group.membership import GroupMembership, Phase
 from raftlog.client.core.group.options import ConsumerOptions
 from raftlog.client.core.group.positions import Positions, Taken
 from raftlog.client.core.group.protocol import encode_subscription
 from raftlog.client.core.group.topics import SubscribedTopics
-from raftlog.client.core.group_asks import NO_MEMBER, Identity, OffsetAndMetadata, commit_offsets
+from raftlog.client.core.group_asks import (
+    NO_MEMBER,
+    GroupIdentity,
+    OffsetAndMetadata,
+    commit_offsets,
+)
 from raftlog.client.core.metadata_cache import MetadataCache
 from raftlog.client.core.metadata_keeper import MetadataKeeper
 from raftlog.client.core.requests import Requests
-from raftlog.client.core.values import CallId, ClientOptions, Complete, TopicPartition, Turn
+from raftlog.client.core.values import CallId, ClientOptions, ClientTurn, Complete, TopicPartition
 from raftlog.kafka.error_codes import ErrorCode
 
 _COMMIT_ALL_NS: Final = millis(3_600_000)
@@ -58,7 +63,7 @@ _COMMIT_WAIT_NS: Final = millis(5_000)
 
 
 @final
-class Change(enum.Enum):
+class PartitionChange(enum.Enum):
     """The event that a notice reports about partitions. LOST: another member may have them
     already."""
 
@@ -70,7 +75,7 @@ class Change(enum.Enum):
 class Notice(NamedTuple):
     """A change that the driver tells the user. The user may commit or seek before `notice_done`."""
 
-    change: Change
+    change: PartitionChange
     partitions: tuple[TopicPartition, ...]
 
 
@@ -95,11 +100,11 @@ class GroupConsumer:
     keeper: MetadataKeeper
     connections: Connections
     entropy: Entropy
-    turn: Turn
+    turn: ClientTurn
     coordinators: Coordinators
     requests: Requests
     fetcher: Fetcher
-    membership: Membership = attrs.field(init=False)
+    membership: GroupMembership = attrs.field(init=False)
     leading: Leading = attrs.field(init=False)
     positions: Positions = attrs.field(init=False)
     subscribed: SubscribedTopics = attrs.field(init=False)
@@ -124,7 +129,7 @@ class GroupConsumer:
 
     def __attrs_post_init__(self) -> None:
         options, settings, entropy, turn = self.options, self.settings, self.entropy, self.turn
-        self.membership = Membership(
+        self.membership = GroupMembership(
             options, settings, self.coordinators, self.connections, entropy, turn
         )
         self.positions = Positions(options, settings, self.requests, self.fetcher, entropy, turn)
@@ -204,7 +209,7 @@ class GroupConsumer:
     def notice_done(self) -> None:
         """Go on after the user was told of the notice."""
         notice = self._notices.popleft()
-        if notice.change is not Change.REVOKED:
+        if notice.change is not PartitionChange.REVOKED:
             return
         if self._stage is _Stage.REVOKING:
             self.positions.drop(notice.partitions)
@@ -261,13 +266,13 @@ class GroupConsumer:
             ask = commit_offsets(self.settings.group_id, offsets, identity)
             self.requests.start_own(ask, partial(self._committed, offsets, identity, then))
 
-    def _identity(self) -> Identity:
+    def _identity(self) -> GroupIdentity:
         return self.membership.identity if self.subscribed.active else NO_MEMBER
 
     def _committed(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        identity: Identity,
+        identity: GroupIdentity,
         then: Any,
         answer: Any,
     ) -> None:
@@ -373,7 +378,7 @@ class GroupConsumer:
         places = tuple(self.positions.places())
         if places and not self.settings.cooperative:
             self._stage = _Stage.REVOKING
-            self._tell(Change.REVOKED, places)
+            self._tell(PartitionChange.REVOKED, places)
         else:
             self._join()
 
@@ -409,7 +414,7 @@ class GroupConsumer:
         self._arriving = tuple(each for each in assignment if each not in owned)
         if self._leaving:
             self._stage = _Stage.GIVING_UP
-            self._tell(Change.REVOKED, self._leaving)
+            self._tell(PartitionChange.REVOKED, self._leaving)
         else:
             self._take_what_came()
 
@@ -417,7 +422,7 @@ class GroupConsumer:
         came, self._arriving = self._arriving, ()
         self.positions.begin(came)
         self._stage = _Stage.IDLE
-        self._tell(Change.ASSIGNED, came)
+        self._tell(PartitionChange.ASSIGNED, came)
 
     def _lose(self) -> None:
         places = tuple(self.positions.places())
@@ -426,9 +431,9 @@ class GroupConsumer:
         self._leaving = self._arriving = ()
         self._stage, self._stage_until = _Stage.IDLE, NEVER
         if places:
-            self._tell(Change.LOST, places)
+            self._tell(PartitionChange.LOST, places)
 
-    def _tell(self, change: Change, places: tuple[TopicPartition, ...]) -> None:
+    def _tell(self, change: PartitionChange, places: tuple[TopicPartition, ...]) -> None:
         assert len(self._notices) < GROUP_NOTICES_MAX, self._notices
         self._notices.append(Notice(change, places))
 

@@ -21,10 +21,10 @@ from raftlog.base.probes import probe
 from raftlog.base.units import NEVER, Instant
 from raftlog.client.core.connections import backoff
 from raftlog.client.core.group.assignors import ASSIGNORS
-from raftlog.client.core.group.membership import Membership, Phase
+from raftlog.client.core.group.membership import GroupMembership, Phase
 from raftlog.client.core.group.protocol import decode_member, encode_assignment
 from raftlog.client.core.group.topics import SubscribedTopics
-from raftlog.client.core.values import ClientOptions, Turn
+from raftlog.client.core.values import ClientOptions, ClientTurn
 
 
 @final
@@ -33,10 +33,10 @@ class Leading:
     """See the module."""
 
     options: ClientOptions
-    membership: Membership
+    membership: GroupMembership
     subscribed: SubscribedTopics
     entropy: Entropy
-    turn: Turn
+    turn: ClientTurn
     unfinished: int = attrs.field(default=0, init=False)
     """How many divisions in a row left a partition without an owner."""
     again_at: Instant = attrs.field(default=NEVER, init=False)

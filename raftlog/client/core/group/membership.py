@@ -32,8 +32,8 @@ from raftlog.client.core.coordinators import Coordinators
 from raftlog.client.core.errors import ConnectionLost, KafkaError, NotSent
 from raftlog.client.core.group.options import ConsumerOptions
 from raftlog.client.core.group.protocol import PROTOCOL_TYPE, decode_assignment
-from raftlog.client.core.group_asks import NO_MEMBER, Identity
-from raftlog.client.core.values import ANY_NODE, ClientOptions, TopicPartition, Turn
+from raftlog.client.core.group_asks import NO_MEMBER, GroupIdentity
+from raftlog.client.core.values import ANY_NODE, ClientOptions, ClientTurn, TopicPartition
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.heartbeat import HeartbeatRequest
 from raftlog.kafka.messages.join_group import (
@@ -72,7 +72,7 @@ class Phase(enum.Enum):
 
 @final
 @attrs.define(eq=False)
-class Membership:
+class GroupMembership:
     """The membership of one consumer. `assignment` is new while `assigned` is set. `error` stays
     until the owner clears it."""
 
@@ -81,9 +81,9 @@ class Membership:
     coordinators: Coordinators
     connections: Connections
     entropy: Entropy
-    turn: Turn
+    turn: ClientTurn
     phase: Phase = attrs.field(default=Phase.UNJOINED, init=False)
-    identity: Identity = attrs.field(default=NO_MEMBER, init=False)
+    identity: GroupIdentity = attrs.field(default=NO_MEMBER, init=False)
     protocol: str = attrs.field(default="", init=False)
     members: Sequence[JoinGroupResponseMember] = attrs.field(default=(), init=False)
     """While ASSIGNING: the members among which this leader divides the partitions."""
@@ -221,7 +221,7 @@ class Membership:
         if code == ErrorCode.MEMBER_ID_REQUIRED and isinstance(answer, JoinGroupResponse):
             # MEMBER_ID_REQUIRED is no failure: the broker gives a new member its id first and
             # expects a second join with it.
-            self.identity = Identity(-1, answer.member_id, self.settings.group_instance_id)
+            self.identity = GroupIdentity(-1, answer.member_id, self.settings.group_instance_id)
         elif code in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
             self._again()
         elif code in _COORDINATOR_MOVED:
@@ -272,7 +272,7 @@ class Membership:
         left."""
         self.lost = self.lost or self.is_member
         member_id = self.identity.member_id if keep_member_id else ""
-        self.identity = Identity(-1, member_id, self.settings.group_instance_id)
+        self.identity = GroupIdentity(-1, member_id, self.settings.group_instance_id)
         self.phase = Phase.UNJOINED
         self.leads = self.assigned = self.rejoin_wanted = False
         self._asked = self._beating = None
@@ -283,7 +283,7 @@ class Membership:
     # --- answers ----------------------------------------------------------------------------------
 
     def _joined(self, answer: JoinGroupResponse) -> None:
-        self.identity = Identity(
+        self.identity = GroupIdentity(
             answer.generation_id, answer.member_id, self.settings.group_instance_id
         )
         self.protocol = answer.protocol_name or ""
@@ -375,7 +375,7 @@ class Membership:
             timeout_ns=self.settings.session_timeout_ns,
         )
 
-    def _beaten(self, number: int, node: NodeId, identity: Identity, answer: Any) -> None:
+    def _beaten(self, number: int, node: NodeId, identity: GroupIdentity, answer: Any) -> None:
         if number != self._heartbeats:
             return
         self._beating = None

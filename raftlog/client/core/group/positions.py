@@ -28,7 +28,7 @@ from raftlog.client.core.group.options import ConsumerOptions
 from raftlog.client.core.group_asks import OffsetAndMetadata, fetch_offsets
 from raftlog.client.core.requests import Requests
 from raftlog.client.core.results import OffsetAt
-from raftlog.client.core.values import ClientOptions, ConsumedRecord, TopicPartition, Turn
+from raftlog.client.core.values import ClientOptions, ClientTurn, ConsumedRecord, TopicPartition
 from raftlog.kafka.error_codes import ErrorCode
 
 Taken = dict[TopicPartition, list[ConsumedRecord]]
@@ -91,7 +91,7 @@ class Positions:
     requests: Requests
     fetcher: Fetcher
     entropy: Entropy
-    turn: Turn
+    turn: ClientTurn
     error: RaftlogError | None = attrs.field(default=None, init=False)
     """The error of a question about offsets. The next poll raises it; meanwhile the question is
     repeated."""

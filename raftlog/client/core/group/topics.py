@@ -16,7 +16,7 @@ from raftlog.base.units import NEVER, Instant
 from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.metadata_cache import MetadataCache
 from raftlog.client.core.metadata_keeper import MetadataKeeper
-from raftlog.client.core.values import ClientOptions, Turn
+from raftlog.client.core.values import ClientOptions, ClientTurn
 from raftlog.kafka.error_codes import ErrorCode, is_retriable
 
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -30,7 +30,7 @@ class SubscribedTopics:
     options: ClientOptions
     cache: MetadataCache
     keeper: MetadataKeeper
-    turn: Turn
+    turn: ClientTurn
     topics: tuple[str, ...] = attrs.field(default=(), init=False)
     """The named topics, or those that match the pattern now."""
     pattern: re.Pattern[str] | None = attrs.field(default=None, init=False)
