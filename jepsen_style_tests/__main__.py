@@ -14,7 +14,7 @@ import click
 from jepsen_style_tests import run_folder, runner, suite
 from jepsen_style_tests.clients.choice import MIXED, NAMES, OWN
 from jepsen_style_tests.nemeses.all import NEMESES
-from jepsen_style_tests.runner import Outcome, Plan
+from jepsen_style_tests.runner import RunOutcome, RunPlan
 from jepsen_style_tests.scenarios import SCENARIOS
 from jepsen_style_tests.workloads.all import WORKLOADS
 from raftlog.base.amounts import amount
@@ -85,7 +85,7 @@ def run(
     form: str,
 ) -> int:
     """One workload under one kind of fault; a run folder with history, verdict and report."""
-    plan = Plan(
+    plan = RunPlan(
         workload=workload,
         nemesis=nemesis,
         seconds=time_limit,
@@ -125,7 +125,7 @@ def scenario(
     """A case that broke other systems in the field, by its name."""
     chosen = SCENARIOS[name]
     seconds = chosen.seconds if time_limit is None else time_limit
-    plan = Plan(
+    plan = RunPlan(
         workload=chosen.workload,
         nemesis=name,
         seconds=seconds,
@@ -227,7 +227,7 @@ def _settings(pairs: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _finish(outcome: Outcome, form: str) -> int:
+def _finish(outcome: RunOutcome, form: str) -> int:
     if form == "json":
         click.echo(json.dumps({"version": 1, **document(outcome)}, indent=1))
     else:
@@ -235,7 +235,7 @@ def _finish(outcome: Outcome, form: str) -> int:
     return outcome.exit_code
 
 
-def document(outcome: Outcome) -> dict[str, Any]:
+def document(outcome: RunOutcome) -> dict[str, Any]:
     """An outcome for programs."""
     return {
         "workload": outcome.plan.workload,
@@ -254,7 +254,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _print(outcome: Outcome) -> None:
+def _print(outcome: RunOutcome) -> None:
     click.echo(
         f"{outcome.verdict.upper()}  {outcome.plan.workload} under {outcome.plan.nemesis}, "
         f"seed {outcome.plan.seed}: {amount(outcome.operations, 'operation', grouped=True)}, "

@@ -2,11 +2,11 @@
 
 import subprocess
 
-from jepsen_style_tests.processes import Cluster
+from jepsen_style_tests.processes import ProcessCluster
 from raftlog.base.errors import OperatingError
 
 
-def mount(cluster: Cluster, megabytes: int) -> None:
+def mount(cluster: ProcessCluster, megabytes: int) -> None:
     """Mount them; `OperatingError` where that is not allowed."""
     for node in cluster.nodes:
         path = cluster.data_path(node)
@@ -17,7 +17,7 @@ def mount(cluster: Cluster, megabytes: int) -> None:
             raise OperatingError("cannot be mounted", on=str(path), do=done.stderr.strip())
 
 
-def unmount(cluster: Cluster) -> None:
+def unmount(cluster: ProcessCluster) -> None:
     """Unmount what is mounted; nothing where nothing is."""
     for node in cluster.nodes:
         path = cluster.data_path(node)

@@ -37,7 +37,7 @@ _HIGHEST_PORT: Final = 32_768
 
 @final
 @attrs.frozen
-class Place:
+class ProcessPlace:
     """Where one broker listens."""
 
     node: int
@@ -49,12 +49,12 @@ class Place:
 
 @final
 @attrs.define(eq=False)
-class Cluster:
+class ProcessCluster:
     """The brokers of one run. `routes` are (from, to) -> port of the proxy between two brokers, or
     none; `advertised` node -> port that clients are told."""
 
     directory: Path
-    places: tuple[Place, ...]
+    places: tuple[ProcessPlace, ...]
     settings: Mapping[str, str] = attrs.field(factory=dict)
     routes: Mapping[tuple[int, int], int] = attrs.field(factory=dict)
     advertised: Mapping[int, int] = attrs.field(factory=dict)
@@ -81,7 +81,7 @@ class Cluster:
         ports = {each: self.advertised.get(each.node, each.client_port) for each in self.places}
         return ",".join(f"{place.host}:{port}" for place, port in ports.items())
 
-    def place(self, node: int) -> Place:
+    def place(self, node: int) -> ProcessPlace:
         """The place of a node."""
         return next(each for each in self.places if each.node == node)
 
@@ -104,7 +104,7 @@ class Cluster:
                 arguments += ["--controller", each]
             _raftlog("format", *arguments)
 
-    def _properties(self, place: Place) -> str:
+    def _properties(self, place: ProcessPlace) -> str:
         node = place.node
         routes = ",".join(
             f"{to}@{HOST}:{port}"
@@ -281,7 +281,7 @@ def inspect(path: Path) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def free_places(count: int) -> tuple[Place, ...]:
+def free_places(count: int) -> tuple[ProcessPlace, ...]:
     """Places on ports that are free now, and that no system hands out by itself.
 
     A broker that is killed must find its port free when it comes back. So none may be from the
@@ -297,5 +297,6 @@ def free_places(count: int) -> tuple[Place, ...]:
                 each.bind((HOST, drawn))
                 ports.append(drawn)
     return tuple(
-        Place(at + 1, ports[3 * at], ports[3 * at + 1], ports[3 * at + 2]) for at in range(count)
+        ProcessPlace(at + 1, ports[3 * at], ports[3 * at + 1], ports[3 * at + 2])
+        for at in range(count)
     )

@@ -1,9 +1,9 @@
 """Faulty TCP links without root: a proxy stands between two brokers, or between clients and one.
 
 A `Flow` is one direction of bytes between two ends and says what happens to them now: pass, held
-(as by a network that drops packets: TCP waits, nothing arrives), delayed, or throttled. `Links`
-keeps every proxy in one thread, and can cut connections with a reset. Changing a flow takes effect
-on connections that exist.
+(as by a network that drops packets: TCP waits, nothing arrives), delayed, or throttled.
+`ProxyLinks` keeps every proxy in one thread, and can cut connections with a reset. Changing a flow
+takes effect on connections that exist.
 """
 
 import socket
@@ -46,7 +46,7 @@ class Flow:
 
 
 @final
-class Links:
+class ProxyLinks:
     """Proxies between pairs of ends, in a thread of their own."""
 
     def __init__(self) -> None:

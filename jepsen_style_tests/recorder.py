@@ -12,7 +12,7 @@ NANOS: Final = 1_000_000_000
 
 
 @final
-class Recorder:
+class HistoryRecorder:
     """Hands out process numbers, takes the time, and writes; safe to call from any thread.
 
     The instant is read under the lock that orders the lines: an invocation is on its way to the
@@ -109,7 +109,7 @@ class Recorder:
 class Actor:
     """One client's place in the history: one operation open at a time, a new number after info."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: HistoryRecorder) -> None:
         self._recorder = recorder
         self._process = recorder.new_process()
         self._f = ""

@@ -13,7 +13,7 @@ from typing import Any, Final, final
 
 import attrs
 
-from jepsen_style_tests.processes import Cluster, inspect
+from jepsen_style_tests.processes import ProcessCluster, inspect
 from raftlog.base.errors import OperatingError
 
 _METADATA_GROUP: Final = 0
@@ -23,14 +23,16 @@ Row = Mapping[str, Any]
 
 @final
 @attrs.frozen
-class Found:
+class ReplicaFindings:
     """The checks, and for the report key -> node -> what it holds of that log, by term."""
 
     checks: dict[str, dict[str, Any]]
     logs: dict[str, dict[str, dict[str, Any]]]
 
 
-def compare(cluster: Cluster, lost_copies: bool, topics: Sequence[str] = ()) -> Found:
+def compare(
+    cluster: ProcessCluster, lost_copies: bool, topics: Sequence[str] = ()
+) -> ReplicaFindings:
     """Look at the data directories of brokers that were stopped.
 
     With `lost_copies` a copy was destroyed on purpose, and may not have been repaired yet. `topics`
@@ -58,7 +60,7 @@ def compare(cluster: Cluster, lost_copies: bool, topics: Sequence[str] = ()) -> 
     checks = {"replicas-agree": _check(differ, checked=compared)}
     if not lost_copies:
         checks["nothing-damaged"] = _check(damaged)
-    return Found(checks, _logs(groups, topics))
+    return ReplicaFindings(checks, _logs(groups, topics))
 
 
 def _check(wrong: Sequence[str], **more: Any) -> dict[str, Any]:

@@ -22,16 +22,16 @@ import attrs
 from jepsen_style_tests import mounts, replicas, run_folder
 from jepsen_style_tests.clients.choice import Commands, check_choice, read_commands
 from jepsen_style_tests.clients.face import Unknown
-from jepsen_style_tests.clients.lines import ProtocolError
+from jepsen_style_tests.clients.lines import LineProtocolError
 from jepsen_style_tests.namespaces import Namespaces
 from jepsen_style_tests.nemeses import clocks
 from jepsen_style_tests.nemeses.all import NEMESES
-from jepsen_style_tests.processes import Cluster, free_places
-from jepsen_style_tests.proxy import CLIENTS, Links
-from jepsen_style_tests.recorder import Recorder
+from jepsen_style_tests.processes import ProcessCluster, free_places
+from jepsen_style_tests.proxy import CLIENTS, ProxyLinks
+from jepsen_style_tests.recorder import HistoryRecorder
 from jepsen_style_tests.workloads.all import WORKLOADS
-from jepsen_style_tests.workloads.face import Stage, Workload
-from jepsen_style_tests.world import CONTROL, EVERYBODY, Nemesis, World
+from jepsen_style_tests.workloads.face import RunStage, RunWorkload
+from jepsen_style_tests.world import CONTROL, EVERYBODY, Nemesis, ProcessWorld
 from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog.verify import Header, judge
@@ -50,7 +50,7 @@ _TICK_SECONDS: Final = 0.1
 
 @final
 @attrs.frozen(kw_only=True)
-class Plan:
+class RunPlan:
     """The settings of a run."""
 
     workload: str
@@ -69,10 +69,10 @@ class Plan:
 
 @final
 @attrs.frozen(kw_only=True)
-class Outcome:
+class RunOutcome:
     """The result of a run."""
 
-    plan: Plan
+    plan: RunPlan
     folder: Path
     verdict: str
     failing: tuple[str, ...]
@@ -90,8 +90,8 @@ class Outcome:
 
 
 def run(
-    plan: Plan, folder: Path, say: Callable[[str], None], nemesis: Nemesis | None = None
-) -> Outcome:
+    plan: RunPlan, folder: Path, say: Callable[[str], None], nemesis: Nemesis | None = None
+) -> RunOutcome:
     """Run a plan into a folder, under the nemesis that it names, or the one given (a scenario's).
 
     Raises `OperatingError` when the nemesis cannot work on this machine, or the client that was
@@ -119,8 +119,8 @@ class _Run:
 
     def __init__(
         self,
-        plan: Plan,
-        workload: Workload,
+        plan: RunPlan,
+        workload: RunWorkload,
         nemesis: Nemesis,
         folder: Path,
         say: Callable[[str], None],
@@ -131,13 +131,13 @@ class _Run:
         self.nemesis = nemesis
         self.folder = folder
         self.say = say
-        self.links = Links()
+        self.links = ProxyLinks()
         self.namespaces = Namespaces() if nemesis.setup.namespaces else None
         self.linearizable = plan.linearizable or workload.linearizable
         self.cluster = self._cluster()
         self.header = self._header()
-        self.recorder = Recorder(folder / HISTORY, self.header)
-        self.stage = Stage(
+        self.recorder = HistoryRecorder(folder / HISTORY, self.header)
+        self.stage = RunStage(
             bootstrap=lambda: self.cluster.bootstrap,
             recorder=self.recorder,
             seed=plan.seed,
@@ -147,12 +147,14 @@ class _Run:
             commands=commands,
         )
         dice = Random(f"{plan.seed} nemesis")
-        self.world = World(self.cluster, self.links, self.recorder, dice, folder, self.namespaces)
+        self.world = ProcessWorld(
+            self.cluster, self.links, self.recorder, dice, folder, self.namespaces
+        )
         self.checks: dict[str, dict[str, Any]] = {}
-        self.replicas = replicas.Found({}, {})
+        self.replicas = replicas.ReplicaFindings({}, {})
         self.faults = 0
 
-    def _cluster(self) -> Cluster:
+    def _cluster(self) -> ProcessCluster:
         plan, setup = self.plan, self.nemesis.setup
         settings = {**self.workload.settings, **setup.settings, **plan.settings}
         if self.linearizable:
@@ -162,7 +164,7 @@ class _Run:
         if (network := self.namespaces) is not None:
             places = tuple(attrs.evolve(each, host=network.address(each.node)) for each in places)
             prefix = {each.node: network.prefix(each.node) for each in places}
-        cluster = Cluster(self.folder / "cluster", places, settings, prefix=prefix)
+        cluster = ProcessCluster(self.folder / "cluster", places, settings, prefix=prefix)
         test_disk = setup.test_disk
         for node in cluster.nodes:
             control = cluster.directory / f"disk{node}.control"
@@ -192,7 +194,7 @@ class _Run:
 
     # --- the run ----------------------------------------------------------------------------------
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         """Everything, in order; brokers, proxies and mounts are gone afterwards in any case."""
         started, began = run_folder.utc_now(), time.monotonic()
         try:
@@ -297,7 +299,7 @@ class _Run:
     def _finish(self) -> None:
         try:
             self.workload.finish(self.stage)
-        except (Unknown, ProtocolError) as error:
+        except (Unknown, LineProtocolError) as error:
             self.stage.broken.append(f"the last reads failed: {error}")
 
     def _heal(self) -> bool:
@@ -312,7 +314,7 @@ class _Run:
 
     # --- the verdict ------------------------------------------------------------------------------
 
-    def _judge(self, started: str, seconds: float) -> Outcome:
+    def _judge(self, started: str, seconds: float) -> RunOutcome:
         self.say("judging")
         ended = self.cluster.unexpected
         self.checks["brokers-run"] = {
@@ -332,7 +334,7 @@ class _Run:
             verdict = INVALID
         failing = (*(result.name for result in judgement.verdict.failures()), *violated)
         self._write(judgement, started, seconds, verdict)
-        return Outcome(
+        return RunOutcome(
             plan=self.plan,
             folder=self.folder,
             verdict=verdict,

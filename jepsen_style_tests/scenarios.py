@@ -11,14 +11,14 @@ from typing import Final, final
 import attrs
 
 from jepsen_style_tests.nemeses import damage, kills, partitions, pauses
-from jepsen_style_tests.world import PEERS, Nemesis, Setup, Steps, World
+from jepsen_style_tests.world import PEERS, Nemesis, ProcessWorld, Setup, Steps
 
 _POWER: Final = "writeback"
 
 
 @final
 @attrs.frozen(kw_only=True)
-class Scenario:
+class NamedRun:
     """A script of faults with the load that it needs."""
 
     name: str
@@ -35,7 +35,7 @@ class Scenario:
         return Nemesis(name=self.name, about=self.about, steps=self.steps, setup=self.setup)
 
 
-def nats_7545(world: World) -> Iterator[float]:
+def nats_7545(world: ProcessWorld) -> Iterator[float]:
     """Cut one, kill three, lose the disk of one of them, and write all the time."""
     while True:
         yield 2.0
@@ -54,7 +54,7 @@ def nats_7545(world: World) -> Iterator[float]:
         world.wait_in_sync(60.0)
 
 
-def nats_7549(world: World) -> Iterator[float]:
+def nats_7549(world: ProcessWorld) -> Iterator[float]:
     """One of five has flipped bits; then the leaders die, so that the damaged one may be asked to
     lead. A corrupt log must win no election, and must not spread."""
     while True:
@@ -74,7 +74,7 @@ def nats_7549(world: World) -> Iterator[float]:
         world.wait_in_sync(60.0)
 
 
-def nats_7567(world: World) -> Iterator[float]:
+def nats_7567(world: ProcessWorld) -> Iterator[float]:
     """Pause two, kill one as a power failure would, swap who is paused, start the dead one."""
     while True:
         yield 2.0
@@ -93,7 +93,7 @@ def nats_7567(world: World) -> Iterator[float]:
         world.wait_ready(world.nodes)
 
 
-def shrink_isolate_elect(world: World) -> Iterator[float]:
+def shrink_isolate_elect(world: ProcessWorld) -> Iterator[float]:
     """The leader loses its followers until it alone is in sync; then it is cut off as well, and the
     others elect. The records that it took meanwhile must not have been acknowledged."""
     while True:
@@ -112,7 +112,7 @@ def shrink_isolate_elect(world: World) -> Iterator[float]:
         world.wait_in_sync(30.0)
 
 
-def last_replica_standing(world: World) -> Iterator[float]:
+def last_replica_standing(world: ProcessWorld) -> Iterator[float]:
     """The in-sync set shrinks to one broker, which then loses its power; the others come back
     without it."""
     while True:
@@ -129,7 +129,7 @@ def last_replica_standing(world: World) -> Iterator[float]:
         world.wait_in_sync(30.0)
 
 
-def pause_read(world: World) -> Iterator[float]:
+def pause_read(world: ProcessWorld) -> Iterator[float]:
     """The leader is paused just long enough for another to be elected and to accept writes; when
     it wakes it must not answer a read from its own past."""
     while True:
@@ -140,7 +140,7 @@ def pause_read(world: World) -> Iterator[float]:
         world.resume(victims)
 
 
-def quick_restarts(world: World) -> Iterator[float]:
+def quick_restarts(world: ProcessWorld) -> Iterator[float]:
     """All restart at once, again before anybody may have settled: no term is voted in twice."""
     while True:
         yield 2.0
@@ -153,10 +153,10 @@ def quick_restarts(world: World) -> Iterator[float]:
 
 _LAG: Final = {"replica.lag.time.max.ms": "1000"}
 
-SCENARIOS: Final[dict[str, Scenario]] = {
+SCENARIOS: Final[dict[str, NamedRun]] = {
     scenario.name: scenario
     for scenario in (
-        Scenario(
+        NamedRun(
             name="nats-7545",
             about="cut one of five, kill three, one of them without its disk, while writing",
             workload="append",
@@ -164,7 +164,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
             brokers=5,
             setup=Setup(proxies=PEERS, lost_copies=True),
         ),
-        Scenario(
+        NamedRun(
             name="nats-7549",
             about="one of five has flipped bits, then the leader dies",
             workload="append",
@@ -172,7 +172,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
             brokers=5,
             setup=Setup(lost_copies=True),
         ),
-        Scenario(
+        NamedRun(
             name="nats-7567",
             about="pause two of five, lose the power of one, swap who is paused",
             workload="append",
@@ -180,35 +180,35 @@ SCENARIOS: Final[dict[str, Scenario]] = {
             brokers=5,
             setup=Setup(test_disk=_POWER),
         ),
-        Scenario(
+        NamedRun(
             name="redpanda-pause-kill-idempotent",
             about="pauses and kills under idempotent producers, 300 s as it was found",
             workload="idempotent",
             steps=pauses.and_kill,
             seconds=300.0,
         ),
-        Scenario(
+        NamedRun(
             name="kafka-08-shrink-isolate-elect",
             about="the in-sync set shrinks to the leader, it is cut off, the others elect",
             workload="append",
             steps=shrink_isolate_elect,
             setup=Setup(proxies=PEERS, settings=_LAG),
         ),
-        Scenario(
+        NamedRun(
             name="kip966-last-replica-standing",
             about="the last replica in sync loses its power, the others come back without it",
             workload="append",
             steps=last_replica_standing,
             setup=Setup(test_disk=_POWER, settings=_LAG),
         ),
-        Scenario(
+        NamedRun(
             name="etcd-20418-pause-read",
             about="the leader wakes from a pause and is asked for a value that was overwritten",
             workload="register",
             steps=pause_read,
             linearizable=True,
         ),
-        Scenario(
+        NamedRun(
             name="etcd-20418-with-leases",
             about="the same with leases on, which must not outlive a pause",
             workload="register",
@@ -216,21 +216,21 @@ SCENARIOS: Final[dict[str, Scenario]] = {
             linearizable=True,
             setup=Setup(settings={"raftlog.read.lease.enable": "true"}),
         ),
-        Scenario(
+        NamedRun(
             name="power-loss-all",
             about="every broker loses its power at once; nothing that was acknowledged may go",
             workload="append",
             steps=kills.everybody,
             setup=Setup(test_disk=_POWER),
         ),
-        Scenario(
+        NamedRun(
             name="pysyncobj-202",
             about="all brokers restart at once, again and again",
             workload="append",
             steps=quick_restarts,
             setup=Setup(test_disk=_POWER),
         ),
-        Scenario(
+        NamedRun(
             name="wiped-disk-replacement",
             about="a broker comes back with an empty disk",
             workload="idempotent",

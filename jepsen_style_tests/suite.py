@@ -15,7 +15,7 @@ import attrs
 
 from jepsen_style_tests import control, runner
 from jepsen_style_tests.nemeses.all import NEMESES
-from jepsen_style_tests.runner import Outcome, Plan
+from jepsen_style_tests.runner import RunOutcome, RunPlan
 from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog.verify import check_history
@@ -29,7 +29,7 @@ CONTROL_TRIES: Final = 3
 
 @final
 @attrs.define(eq=False)
-class Row:
+class SuiteRow:
     """One pair of the matrix, over all its runs."""
 
     workload: str
@@ -52,7 +52,7 @@ class Row:
                 return verdict
         return VALID if self.verdicts else "skipped"
 
-    def take(self, outcome: Outcome) -> None:
+    def take(self, outcome: RunOutcome) -> None:
         """One more run."""
         self.runs += 1
         self.operations += outcome.operations
@@ -86,10 +86,10 @@ class Orders:
 
 @final
 @attrs.frozen(kw_only=True)
-class Result:
+class SuiteResult:
     """The findings of the suite. `controls` maps a control to whether it was caught."""
 
-    rows: list[Row]
+    rows: list[SuiteRow]
     controls: dict[str, bool]
     seconds: float
 
@@ -113,11 +113,11 @@ class Result:
         }
 
 
-def run(orders: Orders, say: Callable[[str], None]) -> Result:
+def run(orders: Orders, say: Callable[[str], None]) -> SuiteResult:
     """Run until the time is up; every pair at least starts in its turn."""
     began = time.monotonic()
     rows = {
-        pair: Row(*pair, skipped=NEMESES[pair[1]].setup.missing())
+        pair: SuiteRow(*pair, skipped=NEMESES[pair[1]].setup.missing())
         for pair in product(orders.workloads, orders.nemeses)
         if pair[1] != control.BROKEN_DISK.name
     }
@@ -134,7 +134,9 @@ def run(orders: Orders, say: Callable[[str], None]) -> Result:
             for kind in control.LIES.get(workload, ()):
                 if kind not in controls:
                     controls[kind] = _lie_is_caught(outcome, kind)
-    return Result(rows=list(rows.values()), controls=controls, seconds=time.monotonic() - began)
+    return SuiteResult(
+        rows=list(rows.values()), controls=controls, seconds=time.monotonic() - began
+    )
 
 
 def _order(orders: Orders, pairs: list[tuple[str, str]]) -> Iterator[tuple[str, str, int]]:
@@ -149,8 +151,8 @@ def _order(orders: Orders, pairs: list[tuple[str, str]]) -> Iterator[tuple[str, 
 
 def _one(
     orders: Orders, workload: str, nemesis: str, seed: int, say: Callable[[str], None]
-) -> Outcome:
-    plan = Plan(
+) -> RunOutcome:
+    plan = RunPlan(
         workload=workload,
         nemesis=nemesis,
         seconds=orders.seconds,
@@ -173,10 +175,10 @@ def _one(
     return outcome
 
 
-def _no_run(plan: Plan, folder: Path, error: OperatingError) -> Outcome:
+def _no_run(plan: RunPlan, folder: Path, error: OperatingError) -> RunOutcome:
     """A run that came to nothing: no result, hence unknown, and said so."""
     (folder / "error.txt").write_text(f"{error}\n", encoding="utf-8")
-    return Outcome(
+    return RunOutcome(
         plan=plan,
         folder=folder,
         verdict=UNKNOWN,
@@ -203,13 +205,13 @@ def _broken_disk_is_caught(orders: Orders, say: Callable[[str], None]) -> bool:
     )
 
 
-def _lie_is_caught(outcome: Outcome, kind: str) -> bool:
+def _lie_is_caught(outcome: RunOutcome, kind: str) -> bool:
     with (outcome.folder / runner.HISTORY).open(encoding="utf-8") as lines:
         lie = control.group_corrupted if kind in control.GROUP_KINDS else control.corrupted
         return check_history(lie(lines, kind)).verdict == INVALID
 
 
-def table(result: Result) -> list[str]:
+def table(result: SuiteResult) -> list[str]:
     """The table as lines of text."""
     lines = [
         f"{'workload':11} {'nemesis':16} {'runs':>4} {'operations':>10} {'gap ms':>7}  verdict"

@@ -2,8 +2,8 @@
 
 Every fault and every repair is written into the history, so that the report shows them as bands. A
 nemesis is a generator of waits: it does something, yields how many seconds the fault shall last,
-undoes it, yields again. It may be abandoned at any yield; `World.heal` then repairs whatever is
-broken.
+undoes it, yields again. It may be abandoned at any yield; `ProcessWorld.heal` then repairs whatever
+is broken.
 """
 
 import time
@@ -15,8 +15,8 @@ from typing import Final, Protocol, final
 import attrs
 
 from jepsen_style_tests.namespaces import Namespaces
-from jepsen_style_tests.processes import Cluster
-from jepsen_style_tests.proxy import Links
+from jepsen_style_tests.processes import ProcessCluster
+from jepsen_style_tests.proxy import ProxyLinks
 from raftlog.base.errors import OperatingError
 
 PEERS: Final = "peers"
@@ -60,7 +60,7 @@ class Setup:
 
 
 _POLL_SECONDS: Final = 0.1
-Steps = Callable[["World"], Iterator[float]]
+Steps = Callable[["ProcessWorld"], Iterator[float]]
 
 
 @final
@@ -76,11 +76,11 @@ class Nemesis:
 
 @final
 @attrs.define(eq=False)
-class World:
+class ProcessWorld:
     """The run as a nemesis sees it."""
 
-    cluster: Cluster
-    links: Links
+    cluster: ProcessCluster
+    links: ProxyLinks
     note: Note
     dice: Random
     folder: Path

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar, final
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from jepsen_style_tests.clients.face import Done, Found, Settings, Unknown, gathered
+from jepsen_style_tests.clients.face import ClientSettings, Done, Found, Unknown, gathered
 
 NAME: Final = "aiokafka"
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
@@ -22,7 +22,7 @@ _Result = TypeVar("_Result")
 class AioClient:
     """A `face.Client`."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="aio", daemon=True)

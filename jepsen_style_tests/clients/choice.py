@@ -9,13 +9,13 @@ from typing import Final
 from jepsen_style_tests.clients import aio, confluent, kafka_python
 from jepsen_style_tests.clients.aio import AioClient
 from jepsen_style_tests.clients.confluent import ConfluentClient
-from jepsen_style_tests.clients.face import Client, Settings
+from jepsen_style_tests.clients.face import ClientSettings, SubjectClient
 from jepsen_style_tests.clients.kafka_python import KafkaPythonClient
 from jepsen_style_tests.clients.lines import LineClient
 from raftlog.base.errors import OperatingError
 
 MIXED: Final = "mixed"
-_MAKERS: Final[dict[str, Callable[[Settings], Client]]] = {
+_MAKERS: Final[dict[str, Callable[[ClientSettings], SubjectClient]]] = {
     confluent.NAME: ConfluentClient,
     kafka_python.NAME: KafkaPythonClient,
     aio.NAME: AioClient,
@@ -71,7 +71,7 @@ def client_name(choice: str, number: int, commands: Commands) -> str:
     return names[number % len(names)]
 
 
-def open_client(name: str, settings: Settings, commands: Commands) -> Client:
+def open_client(name: str, settings: ClientSettings, commands: Commands) -> SubjectClient:
     """A client of this name; `Unknown` when it cannot reach anybody."""
     make = _MAKERS.get(name) or partial(LineClient, commands[name])
     return make(settings)

@@ -9,11 +9,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from jepsen_style_tests.clients.face import (
+    CallRefused,
+    ClientSettings,
     Done,
     Found,
     NoTopic,
-    Refused,
-    Settings,
     TooFew,
     TopicExists,
     Unknown,
@@ -30,7 +30,7 @@ _LOCAL: Final = (KafkaError._QUEUE_FULL, KafkaError._INVALID_ARG, KafkaError.MSG
 class ConfluentClient:
     """A `face.Client`."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
         self._closed = False
         quiet = {"bootstrap.servers": settings.bootstrap, "log_level": 0}
@@ -89,7 +89,7 @@ class ConfluentClient:
         try:
             self._producer.produce(topic, value.encode(), partition=partition, callback=delivered)
         except BufferError:
-            done(None, Refused("the client's queue is full"))
+            done(None, CallRefused("the client's queue is full"))
         except KafkaException as error:
             done(None, _why(error.args[0]))
         self._producer.poll(0)
@@ -133,14 +133,14 @@ class ConfluentClient:
 
 def _why(error: Any) -> Exception:
     text = error.str()
-    return Refused(text) if error.code() in _LOCAL else Unknown(f"{error.name()}: {text}")
+    return CallRefused(text) if error.code() in _LOCAL else Unknown(f"{error.name()}: {text}")
 
 
 @final
 class ConfluentAdmin:
     """A `face.Admin`."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ClientSettings) -> None:
         self._bootstrap = settings.bootstrap
         self._seconds = settings.seconds
         self._admin = AdminClient(

@@ -1,8 +1,8 @@
 """The interface of a client as workloads use it, for clients of every library.
 
-The important part is the kind of failure. `Refused` is only for an operation that certainly did not
-happen and never will. `Unknown` is for everything else: a timeout, a lost connection, an error that
-a retry of the client may have met after a first success.
+The important part is the kind of failure. `CallRefused` is only for an operation that certainly did
+not happen and never will. `Unknown` is for everything else: a timeout, a lost connection, an error
+that a retry of the client may have met after a first success.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ Done = Callable[[int | None, Exception | None], None]
 """Told the offset of a record, or why there is none; once per record, from any thread."""
 
 
-class Refused(Exception):
+class CallRefused(Exception):
     """The operation did not happen."""
 
 
@@ -26,7 +26,7 @@ class Unknown(Exception):
 
 @final
 @attrs.frozen(kw_only=True)
-class Settings:
+class ClientSettings:
     """How a client is made. `seconds` bounds every call, `request_seconds` each try of it."""
 
     bootstrap: str
@@ -37,7 +37,7 @@ class Settings:
     name: str = "worker"
 
 
-class Client(Protocol):
+class SubjectClient(Protocol):
     """One producer and one consumer (assigned, never subscribed), used from one thread."""
 
     def send(self, topic: str, partition: int, value: str) -> int:
@@ -62,7 +62,7 @@ class Client(Protocol):
         """Give up what is open; never raises, never waits long; may be called twice."""
 
 
-class Admin(Protocol):
+class SubjectAdmin(Protocol):
     """Topics."""
 
     def create(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
@@ -84,15 +84,15 @@ class Admin(Protocol):
         """Give up what is open."""
 
 
-class TopicExists(Refused):
+class TopicExists(CallRefused):
     """There is a topic of this name already."""
 
 
-class NoTopic(Refused):
+class NoTopic(CallRefused):
     """There is no topic of this name."""
 
 
-class TooFew(Refused):
+class TooFew(CallRefused):
     """A topic has at least as many partitions already."""
 
 

@@ -8,7 +8,14 @@ from typing import Any, Final, final
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
-from jepsen_style_tests.clients.face import Done, Found, Refused, Settings, Unknown, gathered
+from jepsen_style_tests.clients.face import (
+    CallRefused,
+    ClientSettings,
+    Done,
+    Found,
+    Unknown,
+    gathered,
+)
 
 NAME: Final = "kafka-python"
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
@@ -18,7 +25,7 @@ logging.getLogger("kafka").setLevel(logging.CRITICAL)
 class KafkaPythonClient:
     """A `face.Client`."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
         self._closed = False
         servers = settings.bootstrap.split(",")
@@ -62,7 +69,7 @@ class KafkaPythonClient:
     def send_soon(self, topic: str, partition: int, value: str, done: Done) -> None:
         try:
             future = self._put(topic, partition, value)
-        except Refused as error:
+        except CallRefused as error:
             done(None, error)
             return
         self._waiting = [each for each in self._waiting if not each.is_done]
@@ -74,7 +81,7 @@ class KafkaPythonClient:
         try:
             return self._producer.send(topic, value.encode(), partition=partition)
         except (KafkaError, AssertionError) as error:  # nothing was queued: no metadata, no room
-            raise Refused(repr(error)) from error
+            raise CallRefused(repr(error)) from error
 
     def settle(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds

@@ -27,7 +27,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, final
 
-from jepsen_style_tests.clients.face import Done, Found, Refused, Settings, Unknown, key_of
+from jepsen_style_tests.clients.face import (
+    CallRefused,
+    ClientSettings,
+    Done,
+    Found,
+    Unknown,
+    key_of,
+)
 
 LINE_BYTES_MAX: Final = 8 << 20
 """A poll's answer holds at most a few fetches."""
@@ -38,7 +45,7 @@ TAIL_BYTES: Final = 500
 _Answer = Callable[[Any, Exception | None], None]
 
 
-class ProtocolError(Exception):
+class LineProtocolError(Exception):
     """The program broke the protocol: a fault of the test, never of a broker."""
 
 
@@ -46,7 +53,7 @@ class ProtocolError(Exception):
 class LineClient:
     """A `face.Client`: the program `command`, one process a client."""
 
-    def __init__(self, command: Sequence[str], settings: Settings) -> None:
+    def __init__(self, command: Sequence[str], settings: ClientSettings) -> None:
         self._seconds = settings.seconds
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - until close
         try:
@@ -84,7 +91,7 @@ class LineClient:
             self.close()
             # Such a program never becomes a client: no worker may wait for it to the run's end.
             if ended:
-                raise ProtocolError(f"{command[0]} cannot be a client: {ended}") from error
+                raise LineProtocolError(f"{command[0]} cannot be a client: {ended}") from error
             raise
         except BaseException:
             self.close()
@@ -101,7 +108,7 @@ class LineClient:
             if error is None:
                 try:
                     found = self._offset(found)
-                except ProtocolError as broken:
+                except LineProtocolError as broken:
                     found, error = None, Unknown(str(broken))
             done(found, error)
 
@@ -188,7 +195,7 @@ class LineClient:
             try:
                 while line := lines.readline(LINE_BYTES_MAX):
                     self._take(line)
-            except ProtocolError as error:
+            except LineProtocolError as error:
                 self._broken = str(error)
                 with suppress(ProcessLookupError):
                     os.killpg(self._process.pid, signal.SIGKILL)
@@ -205,35 +212,35 @@ class LineClient:
             answer = json.loads(line)
             number, kind = answer["id"], answer["type"]
         except (ValueError, TypeError, KeyError) as error:
-            raise ProtocolError(f"no answer: {line[:TAIL_BYTES]!r}") from error
+            raise LineProtocolError(f"no answer: {line[:TAIL_BYTES]!r}") from error
         with self._changed:
             told = self._waiting.pop(number, None)
             self._changed.notify_all()
         if told is None:
-            raise ProtocolError(f"an answer to no request: {line[:TAIL_BYTES]!r}")
+            raise LineProtocolError(f"an answer to no request: {line[:TAIL_BYTES]!r}")
         match kind:
             case "ok":
                 told(answer.get("value"), None)
             case "fail":
-                told(None, Refused(str(answer.get("error"))))
+                told(None, CallRefused(str(answer.get("error"))))
             case "info":
                 told(None, Unknown(str(answer.get("error"))))
             case _:
                 told(None, Unknown(f"type {kind!r}"))
-                raise ProtocolError(f"no type of an answer: {kind!r}")
+                raise LineProtocolError(f"no type of an answer: {kind!r}")
 
     def _offset(self, found: Any) -> int:
         if type(found) is not int or found < 0:
             raise self._breach(f"no offset: {found!r}")
         return found
 
-    def _breach(self, what: str) -> ProtocolError:
+    def _breach(self, what: str) -> LineProtocolError:
         self._broken = self._broken or what
-        return ProtocolError(what)
+        return LineProtocolError(what)
 
     def _check(self) -> None:
         if self._broken:
-            raise ProtocolError(self._broken)
+            raise LineProtocolError(self._broken)
 
     def _tail(self) -> str:
         with suppress(ValueError, OSError):  # closed meanwhile

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from jepsen_style_tests.clients.choice import OWN
-from jepsen_style_tests.recorder import Actor, Recorder
+from jepsen_style_tests.recorder import Actor, HistoryRecorder
 
 PROGRAM: Final = Path(__file__).parent / "programs" / "group_member.py"
 EAGER: Final = ("confluent-kafka", "kafka-python", "aiokafka", OWN)
@@ -39,7 +39,7 @@ class MemberProgram:
         client: str,
         name: str,
         settings: Mapping[str, Any],
-        recorder: Recorder,
+        recorder: HistoryRecorder,
         program: Path = PROGRAM,
     ) -> None:
         self.client = client

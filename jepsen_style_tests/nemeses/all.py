@@ -5,10 +5,10 @@ from typing import Final
 
 from jepsen_style_tests.control import BROKEN_DISK
 from jepsen_style_tests.nemeses import clocks, damage, disks, kills, partitions, pauses
-from jepsen_style_tests.world import Nemesis, World
+from jepsen_style_tests.world import Nemesis, ProcessWorld
 
 
-def nothing(world: World) -> Iterator[float]:
+def nothing(world: ProcessWorld) -> Iterator[float]:
     """The control: a healthy cluster has nothing to hide."""
     while True:
         yield 1.0

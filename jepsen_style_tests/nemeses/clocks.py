@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from jepsen_style_tests.world import Nemesis, Setup, World, names
+from jepsen_style_tests.world import Nemesis, ProcessWorld, Setup, names
 
 STEADY_SECONDS = (1.5, 4.0)
 """Longer than the second for which libfaketime remembers what its file said."""
@@ -43,7 +43,7 @@ def environment(directory: Path, node: int) -> dict[str, str]:
     }
 
 
-def set_clock(world: World, node: int, seconds: int) -> None:
+def set_clock(world: ProcessWorld, node: int, seconds: int) -> None:
     """Make a broker's wall clock wrong by so much."""
     path = clock_file(world.cluster.directory, node)
     aside = path.with_name(path.name + ".tmp")
@@ -51,7 +51,7 @@ def set_clock(world: World, node: int, seconds: int) -> None:
     aside.replace(path)
 
 
-def jumps(world: World) -> Iterator[float]:
+def jumps(world: ProcessWorld) -> Iterator[float]:
     """The clocks of some brokers jump, forwards and backwards, and some jump back."""
     while True:
         yield world.dice.uniform(*STEADY_SECONDS)
@@ -64,7 +64,7 @@ def jumps(world: World) -> Iterator[float]:
         world.end("clock-jump")
 
 
-def _right(world: World, nodes: list[int]) -> None:
+def _right(world: ProcessWorld, nodes: list[int]) -> None:
     for node in nodes:
         set_clock(world, node, 0)
 

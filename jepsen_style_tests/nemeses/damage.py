@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from jepsen_style_tests.world import Nemesis, Setup, World, names
+from jepsen_style_tests.world import Nemesis, ProcessWorld, Setup, names
 
 WHOLE_SECONDS = (2.0, 5.0)
 REPAIR_SECONDS: Final = 60.0
 FLIPS_MAX: Final = 8
 
 
-def flip_bits(world: World, node: int) -> list[str]:
+def flip_bits(world: ProcessWorld, node: int) -> list[str]:
     """Flip bits in files of a broker that does not run; which, for the history."""
     files = sorted(path for path in world.cluster.data_path(node).rglob("*.log"))
     files = [path for path in files if path.stat().st_size]
@@ -37,7 +37,7 @@ def _written(path: Path) -> int:
     return max(1, len(path.read_bytes().rstrip(b"\0")))
 
 
-def bit_flips(world: World) -> Iterator[float]:
+def bit_flips(world: ProcessWorld) -> Iterator[float]:
     """One broker is stopped, its segments rot, it is started again and repairs itself."""
     while True:
         yield world.dice.uniform(*WHOLE_SECONDS)
@@ -49,7 +49,7 @@ def bit_flips(world: World) -> Iterator[float]:
         world.wait_in_sync(REPAIR_SECONDS)
 
 
-def wipes(world: World) -> Iterator[float]:
+def wipes(world: ProcessWorld) -> Iterator[float]:
     """One broker is killed, loses all its files, and comes back as a new replica."""
     while True:
         yield world.dice.uniform(*WHOLE_SECONDS)

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from jepsen_style_tests.world import CONTROL, Nemesis, Setup, World, names
+from jepsen_style_tests.world import CONTROL, Nemesis, ProcessWorld, Setup, names
 
 GOOD_SECONDS = (1.0, 4.0)
 BAD_SECONDS = (0.5, 6.0)
@@ -16,11 +16,11 @@ SMALL_DISK_MEGABYTES: Final = 96
 _CHUNK: Final = bytes(1 << 20)
 
 
-def _victim(world: World) -> int:
+def _victim(world: ProcessWorld) -> int:
     return world.leader() if world.dice.random() < 0.6 else world.some(1)[0]
 
 
-def tell_disk(world: World, node: int, faults: str) -> None:
+def tell_disk(world: ProcessWorld, node: int, faults: str) -> None:
     """Put these faults into force on a broker's test disk; none for an empty text."""
     control = world.cluster.directory / f"disk{node}.control"
     aside = control.with_suffix(".tmp")
@@ -28,7 +28,7 @@ def tell_disk(world: World, node: int, faults: str) -> None:
     aside.replace(control)
 
 
-def full(world: World) -> Iterator[float]:
+def full(world: ProcessWorld) -> Iterator[float]:
     """No file of one broker can grow for a while; then there is room again."""
     while True:
         yield world.dice.uniform(*GOOD_SECONDS)
@@ -39,7 +39,7 @@ def full(world: World) -> Iterator[float]:
         world.end("disk-full")
 
 
-def failing_sync(world: World) -> Iterator[float]:
+def failing_sync(world: ProcessWorld) -> Iterator[float]:
     """Syncs of one broker fail; an operator restarts it once the disk is well again."""
     while True:
         yield world.dice.uniform(*GOOD_SECONDS)
@@ -52,14 +52,14 @@ def failing_sync(world: World) -> Iterator[float]:
         world.wait_ready([node])
 
 
-def _operator_comes(world: World, node: int) -> None:
+def _operator_comes(world: ProcessWorld, node: int) -> None:
     """A new disk, and the broker down: after a failed sync it trusts nothing until it is started
-    again, so whoever ends this fault must start it, `World.heal` too."""
+    again, so whoever ends this fault must start it, `ProcessWorld.heal` too."""
     tell_disk(world, node, "")
     world.cluster.kill_all([node])
 
 
-def slow_sync(world: World) -> Iterator[float]:
+def slow_sync(world: ProcessWorld) -> Iterator[float]:
     """Syncs of some brokers take long, up to longer than an election."""
     while True:
         yield world.dice.uniform(*GOOD_SECONDS)
@@ -72,12 +72,12 @@ def slow_sync(world: World) -> Iterator[float]:
         world.end("slow-sync")
 
 
-def _well(world: World, nodes: list[int]) -> None:
+def _well(world: ProcessWorld, nodes: list[int]) -> None:
     for node in nodes:
         tell_disk(world, node, "")
 
 
-def small_disk(world: World) -> Iterator[float]:
+def small_disk(world: ProcessWorld) -> Iterator[float]:
     """A file fills a broker's tmpfs to the last byte, and is removed later."""
     while True:
         yield world.dice.uniform(*GOOD_SECONDS)

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator
 
-from jepsen_style_tests.world import Nemesis, Setup, World
+from jepsen_style_tests.world import Nemesis, ProcessWorld, Setup
 
 UP_SECONDS = (2.0, 6.0)
 DOWN_SECONDS = (0.5, 4.0)
 
 
-def _wait(world: World, bounds: tuple[float, float]) -> float:
+def _wait(world: ProcessWorld, bounds: tuple[float, float]) -> float:
     return world.dice.uniform(*bounds)
 
 
-def one(world: World) -> Iterator[float]:
+def one(world: ProcessWorld) -> Iterator[float]:
     """Any broker, again and again; the others always keep a majority."""
     while True:
         yield _wait(world, UP_SECONDS)
@@ -23,7 +23,7 @@ def one(world: World) -> Iterator[float]:
         world.wait_ready(victims)
 
 
-def leader(world: World) -> Iterator[float]:
+def leader(world: ProcessWorld) -> Iterator[float]:
     """The broker that leads the most partitions at that moment."""
     while True:
         yield _wait(world, UP_SECONDS)
@@ -34,7 +34,7 @@ def leader(world: World) -> Iterator[float]:
         world.wait_ready(victims)
 
 
-def everybody(world: World) -> Iterator[float]:
+def everybody(world: ProcessWorld) -> Iterator[float]:
     """All at the same instant: with the write-back disk this is a power failure."""
     while True:
         yield _wait(world, UP_SECONDS)
@@ -46,7 +46,7 @@ def everybody(world: World) -> Iterator[float]:
         world.wait_ready(world.nodes)
 
 
-def rolling(world: World) -> Iterator[float]:
+def rolling(world: ProcessWorld) -> Iterator[float]:
     """Each broker in turn is stopped in order, handing over what it leads, and started again."""
     while True:
         for node in world.nodes:
@@ -57,7 +57,7 @@ def rolling(world: World) -> Iterator[float]:
             world.wait_ready([node])
 
 
-def transfers(world: World) -> Iterator[float]:
+def transfers(world: ProcessWorld) -> Iterator[float]:
     """The leader hands over and comes back, soon enough that leadership returns to it."""
     while True:
         yield world.dice.uniform(1.0, 3.0)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from jepsen_style_tests import namespaces
 from jepsen_style_tests.proxy import CLIENTS
-from jepsen_style_tests.world import EVERYBODY, PEERS, Nemesis, Setup, Steps, World
+from jepsen_style_tests.world import EVERYBODY, PEERS, Nemesis, ProcessWorld, Setup, Steps
 
 WHOLE_SECONDS = (1.0, 4.0)
 CUT_SECONDS = (0.5, 8.0)
@@ -21,13 +21,13 @@ def between(one: list[int], other: list[int]) -> Flows:
     return [flow for a in one for b in other for flow in ((a, b), (b, a))]
 
 
-def _isolated(world: World) -> Flows:
+def _isolated(world: ProcessWorld) -> Flows:
     """One broker is alone; half of the time it is the leader."""
     alone = world.leader() if world.dice.random() < 0.5 else world.some(1)[0]
     return between([alone], [node for node in world.nodes if node != alone])
 
 
-def _one_way(world: World) -> Flows:
+def _one_way(world: ProcessWorld) -> Flows:
     """One broker is heard by nobody, or hears nobody."""
     alone = world.leader() if world.dice.random() < 0.5 else world.some(1)[0]
     others = [node for node in world.nodes if node != alone]
@@ -36,7 +36,7 @@ def _one_way(world: World) -> Flows:
     return [(node, alone) for node in others]
 
 
-def _bridge(world: World) -> Flows:
+def _bridge(world: ProcessWorld) -> Flows:
     """Two sides that see each other only through one broker."""
     order = world.some(len(world.nodes))
     world.dice.shuffle(order)
@@ -44,7 +44,7 @@ def _bridge(world: World) -> Flows:
     return between(order[:half], order[half + 1 :])
 
 
-def _ring(world: World) -> Flows:
+def _ring(world: ProcessWorld) -> Flows:
     """Each broker is heard by the next in a ring only: no two have the same view."""
     order = world.some(len(world.nodes))
     world.dice.shuffle(order)
@@ -56,7 +56,7 @@ def _cutting(what: str) -> Steps:
     """Steps that cut by one of the shapes above."""
     shape = {"isolate": _isolated, "one-way": _one_way, "bridge": _bridge, "ring": _ring}[what]
 
-    def steps(world: World) -> Iterator[float]:
+    def steps(world: ProcessWorld) -> Iterator[float]:
         while True:
             yield world.dice.uniform(*WHOLE_SECONDS)
             world.hold(shape(world), what)
@@ -66,7 +66,7 @@ def _cutting(what: str) -> Steps:
     return steps
 
 
-def packets(world: World) -> Iterator[float]:
+def packets(world: ProcessWorld) -> Iterator[float]:
     """Any of the shapes above, by dropped packets between network namespaces."""
     while True:
         yield world.dice.uniform(*WHOLE_SECONDS)
@@ -76,7 +76,7 @@ def packets(world: World) -> Iterator[float]:
         world.end("drop-packets")
 
 
-def delay(world: World) -> Iterator[float]:
+def delay(world: ProcessWorld) -> Iterator[float]:
     """Some directions are late, each by its own time."""
     while True:
         yield world.dice.uniform(*WHOLE_SECONDS)
@@ -91,7 +91,7 @@ def delay(world: World) -> Iterator[float]:
         world.heal_links()
 
 
-def throttle(world: World) -> Iterator[float]:
+def throttle(world: ProcessWorld) -> Iterator[float]:
     """Everything a broker sends to its peers crawls."""
     while True:
         yield world.dice.uniform(*WHOLE_SECONDS)
@@ -103,7 +103,7 @@ def throttle(world: World) -> Iterator[float]:
         world.heal_links()
 
 
-def resets(world: World) -> Iterator[float]:
+def resets(world: ProcessWorld) -> Iterator[float]:
     """Connections between brokers are reset, many times in a row."""
     pairs = [(a, b) for a in world.nodes for b in world.nodes if a < b]
     while True:
@@ -115,7 +115,7 @@ def resets(world: World) -> Iterator[float]:
         world.end("resets")
 
 
-def client_resets(world: World) -> Iterator[float]:
+def client_resets(world: ProcessWorld) -> Iterator[float]:
     """Answers to clients are held, then their connections are reset: what was done is not heard
     of, and the client tries again."""
     while True:

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from jepsen_style_tests.world import Nemesis, World
+from jepsen_style_tests.world import Nemesis, ProcessWorld
 
 AWAKE_SECONDS = (1.0, 4.0)
 ASLEEP_SECONDS = (0.3, 6.0)
 """From less than an election timeout to more than a session."""
 
 
-def leader(world: World) -> Iterator[float]:
+def leader(world: ProcessWorld) -> Iterator[float]:
     """The leader stands still, another is elected, the old one wakes and believes it leads."""
     while True:
         yield world.dice.uniform(*AWAKE_SECONDS)
@@ -19,7 +19,7 @@ def leader(world: World) -> Iterator[float]:
         world.resume(victims)
 
 
-def majority(world: World) -> Iterator[float]:
+def majority(world: ProcessWorld) -> Iterator[float]:
     """Nothing can commit while it lasts."""
     while True:
         yield world.dice.uniform(*AWAKE_SECONDS)
@@ -29,7 +29,7 @@ def majority(world: World) -> Iterator[float]:
         world.resume(victims)
 
 
-def and_kill(world: World) -> Iterator[float]:
+def and_kill(world: ProcessWorld) -> Iterator[float]:
     """One is paused, another is killed meanwhile, then the first wakes."""
     while True:
         yield world.dice.uniform(*AWAKE_SECONDS)

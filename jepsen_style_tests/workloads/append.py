@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any, Final, final
 
 from jepsen_style_tests.clients.choice import NAMES as CLIENT_NAMES
-from jepsen_style_tests.clients.face import Client, Refused, Unknown, key_of
+from jepsen_style_tests.clients.face import CallRefused, SubjectClient, Unknown, key_of
 from jepsen_style_tests.recorder import Actor
-from jepsen_style_tests.workloads.face import SETTLE_SECONDS, Stage
+from jepsen_style_tests.workloads.face import SETTLE_SECONDS, RunStage
 
 TOPIC: Final = "log"
 PARTITIONS: Final = 3
@@ -36,13 +36,13 @@ class AppendWorkload:
     def options(self) -> Mapping[str, Any]:
         return {"consumer": "assign", "retention": "none"}
 
-    def prepare(self, stage: Stage) -> None:
+    def prepare(self, stage: RunStage) -> None:
         stage.make_topic(TOPIC, PARTITIONS, **{"min.insync.replicas": "2"})
 
-    def work(self, stage: Stage, worker: int) -> None:
+    def work(self, stage: RunStage, worker: int) -> None:
         _Appender(stage, worker).run()
 
-    def finish(self, stage: Stage) -> None:
+    def finish(self, stage: RunStage) -> None:
         read_everything(stage, TOPIC, PARTITIONS)
 
 
@@ -50,16 +50,16 @@ class AppendWorkload:
 class _Appender:
     """One worker."""
 
-    def __init__(self, stage: Stage, worker: int) -> None:
+    def __init__(self, stage: RunStage, worker: int) -> None:
         self.stage = stage
         self.worker = worker
         self.dice = stage.dice(worker)
         self.actor: Actor = stage.actor()
         self.sent = 0
         self.positions: dict[int, int] = {}
-        self.client: Client = self._open()
+        self.client: SubjectClient = self._open()
 
-    def _open(self) -> Client:
+    def _open(self) -> SubjectClient:
         client = self.stage.open(self.worker, idempotent=False, retries=False, seconds=CALL_SECONDS)
         self.positions = {}
         self.client = client
@@ -90,7 +90,7 @@ class _Appender:
         self.actor.invoke("send", key, value)
         try:
             offset = self.client.send(TOPIC, partition, value)
-        except Refused as error:
+        except CallRefused as error:
             self.actor.fail(str(error))
         except Unknown as error:
             self.actor.info(str(error))
@@ -105,7 +105,7 @@ class _Appender:
         self.actor.invoke("end", key_of(TOPIC, partition))
         try:
             end = self.client.end(TOPIC, partition)
-        except (Refused, Unknown) as error:
+        except (CallRefused, Unknown) as error:
             self.actor.fail(str(error))
         else:
             self.actor.ok(end)
@@ -138,31 +138,31 @@ class _Appender:
             self.stage.stopping.wait()
 
 
-def assign(client: Client, actor: Actor, topic: str, positions: Mapping[int, int]) -> None:
+def assign(client: SubjectClient, actor: Actor, topic: str, positions: Mapping[int, int]) -> None:
     """Read these partitions from these offsets."""
     keys = [key_of(topic, number) for number in positions]
     actor.invoke("assign", None, keys)
     try:
         client.assign({(topic, number): offset for number, offset in positions.items()})
-    except (Refused, Unknown) as error:
+    except (CallRefused, Unknown) as error:
         actor.info(str(error))
     else:
         actor.ok(keys)
 
 
-def poll(client: Client, actor: Actor, seconds: float = POLL_SECONDS) -> dict[str, Any]:
+def poll(client: SubjectClient, actor: Actor, seconds: float = POLL_SECONDS) -> dict[str, Any]:
     """One poll; what it found."""
     actor.invoke("poll")
     try:
         found = client.poll(seconds)
-    except (Refused, Unknown) as error:
+    except (CallRefused, Unknown) as error:
         actor.fail(str(error))
         return {}
     actor.ok(found)
     return found
 
 
-def read_everything(stage: Stage, topic: str, partitions: int) -> None:
+def read_everything(stage: RunStage, topic: str, partitions: int) -> None:
     """Fresh consumers read from the beginning, in rounds, until all that was acknowledged was
     reached or the time is up; the judge says what is missing then."""
     deadline = time.monotonic() + SETTLE_SECONDS
@@ -174,7 +174,7 @@ def read_everything(stage: Stage, topic: str, partitions: int) -> None:
             return
 
 
-def _read_once(stage: Stage, topic: str, partitions: int, reader: int, deadline: float) -> bool:
+def _read_once(stage: RunStage, topic: str, partitions: int, reader: int, deadline: float) -> bool:
     actor = stage.actor()
     try:
         client = stage.open(reader, idempotent=False, retries=False, seconds=CALL_SECONDS)

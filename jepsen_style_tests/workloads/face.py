@@ -11,8 +11,15 @@ import attrs
 
 from jepsen_style_tests.clients.choice import Commands, client_name, open_client
 from jepsen_style_tests.clients.confluent import ConfluentAdmin
-from jepsen_style_tests.clients.face import Admin, Client, Refused, Settings, TopicExists, Unknown
-from jepsen_style_tests.recorder import Actor, Recorder
+from jepsen_style_tests.clients.face import (
+    CallRefused,
+    ClientSettings,
+    SubjectAdmin,
+    SubjectClient,
+    TopicExists,
+    Unknown,
+)
+from jepsen_style_tests.recorder import Actor, HistoryRecorder
 from raftlog.base.errors import OperatingError
 
 SETTLE_SECONDS = 40.0
@@ -21,11 +28,11 @@ SETTLE_SECONDS = 40.0
 
 @final
 @attrs.define(eq=False)
-class Stage:
+class RunStage:
     """One run as its workers see it."""
 
     bootstrap: Callable[[], str]
-    recorder: Recorder
+    recorder: HistoryRecorder
     seed: int
     client: str
     """A client's name, or mixed."""
@@ -47,11 +54,11 @@ class Stage:
 
     def open(
         self, worker: int, *, idempotent: bool, retries: bool, seconds: float, client: str = ""
-    ) -> Client:
+    ) -> SubjectClient:
         """The worker's client, or one of kind `client`; tries until somebody answers or the run
         stops."""
         name = client_name(client or self.client, worker, self.commands)
-        settings = Settings(
+        settings = ClientSettings(
             bootstrap=self.bootstrap(),
             idempotent=idempotent,
             retries=retries,
@@ -66,9 +73,9 @@ class Stage:
                     raise
                 self.stopping.wait(0.2)
 
-    def admin(self, seconds: float = 5.0) -> Admin:
+    def admin(self, seconds: float = 5.0) -> SubjectAdmin:
         """For topics; always librdkafka's, whose answers tell outcomes apart best."""
-        return ConfluentAdmin(Settings(bootstrap=self.bootstrap(), seconds=seconds))
+        return ConfluentAdmin(ClientSettings(bootstrap=self.bootstrap(), seconds=seconds))
 
     def make_topic(self, topic: str, partitions: int, **configs: str) -> None:
         """Create a topic before anything breaks."""
@@ -81,7 +88,7 @@ class Stage:
                 break
             except TopicExists:
                 break
-            except (Refused, Unknown) as error:
+            except (CallRefused, Unknown) as error:
                 if time.monotonic() > deadline:
                     raise OperatingError(f"cannot be created: {error}", on=topic) from error
                 time.sleep(0.2)
@@ -92,7 +99,7 @@ class Stage:
         return Actor(self.recorder)
 
 
-class Workload(Protocol):
+class RunWorkload(Protocol):
     """A kind of load. Its methods run in threads of the runner."""
 
     @property
@@ -126,11 +133,11 @@ class Workload(Protocol):
     def options(self) -> Mapping[str, Any]:
         """The history's options beside the run's own."""
 
-    def prepare(self, stage: Stage) -> None:
+    def prepare(self, stage: RunStage) -> None:
         """Before faults begin."""
 
-    def work(self, stage: Stage, worker: int) -> None:
+    def work(self, stage: RunStage, worker: int) -> None:
         """One worker, until `stage.stopping`."""
 
-    def finish(self, stage: Stage) -> None:
+    def finish(self, stage: RunStage) -> None:
         """After everything is healed: the last reads."""

@@ -16,11 +16,17 @@ from random import Random
 from typing import Any, Final, final
 
 from jepsen_style_tests.clients.choice import GROUP_NAMES, MIXED, OWN
-from jepsen_style_tests.clients.face import Admin, Client, Refused, Unknown, key_of
+from jepsen_style_tests.clients.face import (
+    CallRefused,
+    SubjectAdmin,
+    SubjectClient,
+    Unknown,
+    key_of,
+)
 from jepsen_style_tests.clients.members import COOPERATIVE, EAGER, MemberProgram
 from jepsen_style_tests.recorder import Actor
 from jepsen_style_tests.workloads.append import CALL_SECONDS, read_everything
-from jepsen_style_tests.workloads.face import Stage
+from jepsen_style_tests.workloads.face import RunStage
 
 TOPIC: Final = "shared"
 GROUP: Final = "workers"
@@ -54,23 +60,23 @@ class GroupsWorkload:
     def options(self) -> Mapping[str, Any]:
         return {"consumer": "subscribe", "retention": "none"}
 
-    def prepare(self, stage: Stage) -> None:
+    def prepare(self, stage: RunStage) -> None:
         stage.make_topic(TOPIC, PARTITIONS, **{"min.insync.replicas": "2"})
 
-    def work(self, stage: Stage, worker: int) -> None:
+    def work(self, stage: RunStage, worker: int) -> None:
         if worker < PRODUCERS:
             _produce(stage, worker)
         else:
             _Place(stage, worker).run()
 
-    def finish(self, stage: Stage) -> None:
+    def finish(self, stage: RunStage) -> None:
         _drain(stage)
         if stage.client == OWN:
             stage.client = MIXED  # for readers that are no members
         read_everything(stage, TOPIC, PARTITIONS)
 
 
-def _produce(stage: Stage, worker: int) -> None:
+def _produce(stage: RunStage, worker: int) -> None:
     """Records one by one, each to a partition that is drawn."""
     dice, actor = stage.dice(worker), stage.actor()
     chosen = MIXED if stage.client in (MIXED, OWN) else stage.client
@@ -82,12 +88,12 @@ def _produce(stage: Stage, worker: int) -> None:
     client.close()
 
 
-def _send(stage: Stage, client: Client, actor: Actor, partition: int, value: str) -> None:
+def _send(stage: RunStage, client: SubjectClient, actor: Actor, partition: int, value: str) -> None:
     key = key_of(TOPIC, partition)
     actor.invoke("send", key, value)
     try:
         offset = client.send(TOPIC, partition, value)
-    except Refused as error:
+    except CallRefused as error:
         actor.fail(str(error))
     except Unknown as error:
         actor.info(str(error))
@@ -100,7 +106,7 @@ def _send(stage: Stage, client: Client, actor: Actor, partition: int, value: str
 class _Place:
     """One worker: a member after the other."""
 
-    def __init__(self, stage: Stage, worker: int) -> None:
+    def __init__(self, stage: RunStage, worker: int) -> None:
         self.stage = stage
         self.worker = worker
         self.dice = stage.dice(worker)
@@ -143,7 +149,7 @@ class _Place:
 
 
 def member_program(
-    stage: Stage,
+    stage: RunStage,
     name: str,
     dice: Random,
     instance: str | None = None,
@@ -163,7 +169,7 @@ def member_program(
     return MemberProgram(dice.choice(kinds), name, settings, stage.recorder)
 
 
-def strategy_of(stage: Stage) -> tuple[str, tuple[str, ...]]:
+def strategy_of(stage: RunStage) -> tuple[str, tuple[str, ...]]:
     """How the run's group shares partitions, by its seed, and the clients that know it. All members
     of a group must agree."""
     kinds = EAGER if stage.client == MIXED else (stage.client,)
@@ -173,7 +179,7 @@ def strategy_of(stage: Stage) -> tuple[str, tuple[str, ...]]:
     return "range", kinds
 
 
-def _drain(stage: Stage) -> None:
+def _drain(stage: RunStage) -> None:
     """Fresh members read on until every acknowledged record is committed."""
     dice, ends, admin, actor = stage.dice(-1), stage.recorder.ends, stage.admin(), stage.actor()
     members = [member_program(stage, f"last-{number}", dice) for number in range(2)]
@@ -191,7 +197,7 @@ def _drain(stage: Stage) -> None:
     admin.close()
 
 
-def _committed(admin: Admin, actor: Actor) -> dict[str, int]:
+def _committed(admin: SubjectAdmin, actor: Actor) -> dict[str, int]:
     """The group's committed offsets by the coordinator's answer; empty when it does not answer."""
     keys = [key_of(TOPIC, number) for number in range(PARTITIONS)]
     actor.invoke("offset_fetch", None, [GROUP, keys])

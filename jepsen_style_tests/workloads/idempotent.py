@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any, Final, final
 
 from jepsen_style_tests.clients.choice import NAMES as CLIENT_NAMES
-from jepsen_style_tests.clients.face import Client, Refused, key_of
+from jepsen_style_tests.clients.face import CallRefused, SubjectClient, key_of
 from jepsen_style_tests.recorder import Actor
 from jepsen_style_tests.workloads.append import assign, poll, read_everything
-from jepsen_style_tests.workloads.face import Stage
+from jepsen_style_tests.workloads.face import RunStage
 
 TOPIC: Final = "idempotent"
 PARTITIONS: Final = 2
@@ -43,13 +43,13 @@ class IdempotentWorkload:
     def options(self) -> Mapping[str, Any]:
         return {"consumer": "assign", "retention": "none", "pipelined": True}
 
-    def prepare(self, stage: Stage) -> None:
+    def prepare(self, stage: RunStage) -> None:
         stage.make_topic(TOPIC, PARTITIONS, **{"min.insync.replicas": "2"})
 
-    def work(self, stage: Stage, worker: int) -> None:
+    def work(self, stage: RunStage, worker: int) -> None:
         _Pipeline(stage, worker).run()
 
-    def finish(self, stage: Stage) -> None:
+    def finish(self, stage: RunStage) -> None:
         read_everything(stage, TOPIC, PARTITIONS)
 
 
@@ -57,7 +57,7 @@ class IdempotentWorkload:
 class _Pipeline:
     """One worker: a producer with slots, and now and then a poll."""
 
-    def __init__(self, stage: Stage, worker: int) -> None:
+    def __init__(self, stage: RunStage, worker: int) -> None:
         self.stage = stage
         self.worker = worker
         self.dice = stage.dice(worker)
@@ -66,7 +66,7 @@ class _Pipeline:
         for _ in range(IN_FLIGHT):
             self.slots.put(stage.actor())
         self.reader = stage.actor()
-        self.client: Client = stage.open(
+        self.client: SubjectClient = stage.open(
             worker, idempotent=True, retries=True, seconds=MESSAGE_SECONDS
         )
         assign(self.client, self.reader, TOPIC, dict.fromkeys(range(PARTITIONS), 0))
@@ -109,7 +109,7 @@ class _Pipeline:
         if offset is not None:
             slot.ok([offset, value], producer=producer)
             self.stage.recorder.acknowledged(key_of(TOPIC, partition), offset)
-        elif isinstance(error, Refused):
+        elif isinstance(error, CallRefused):
             slot.fail(str(error))
         else:
             slot.info(str(error))

@@ -15,8 +15,8 @@ from typing import Any, Final, final
 import attrs
 
 from jepsen_style_tests.clients.choice import NAMES as CLIENT_NAMES
-from jepsen_style_tests.clients.face import Client, Found, Refused, Unknown, key_of
-from jepsen_style_tests.workloads.face import Stage
+from jepsen_style_tests.clients.face import CallRefused, Found, SubjectClient, Unknown, key_of
+from jepsen_style_tests.workloads.face import RunStage
 
 TOPIC: Final = "registers"
 PARTITIONS: Final = 3
@@ -40,13 +40,13 @@ class RegisterWorkload:
     def options(self) -> Mapping[str, Any]:
         return {}
 
-    def prepare(self, stage: Stage) -> None:
+    def prepare(self, stage: RunStage) -> None:
         stage.make_topic(TOPIC, PARTITIONS, **{"min.insync.replicas": "2"})
 
-    def work(self, stage: Stage, worker: int) -> None:
+    def work(self, stage: RunStage, worker: int) -> None:
         _Registers(stage, worker).run()
 
-    def finish(self, stage: Stage) -> None:
+    def finish(self, stage: RunStage) -> None:
         """One more read of the registers in use, through a healed cluster."""
         final_reader = _Registers(stage, self.workers)
         for name in final_reader.names():
@@ -83,16 +83,16 @@ class Fold:
 class _Registers:
     """One worker with a fold per partition."""
 
-    def __init__(self, stage: Stage, worker: int) -> None:
+    def __init__(self, stage: RunStage, worker: int) -> None:
         self.stage = stage
         self.worker = worker
         self.dice = stage.dice(worker)
         self.actor = stage.actor()
         self.numbers = 0
         self.folds = {number: Fold() for number in range(PARTITIONS)}
-        self.client: Client = self._open()
+        self.client: SubjectClient = self._open()
 
-    def _open(self) -> Client:
+    def _open(self) -> SubjectClient:
         client = self.stage.open(self.worker, idempotent=False, retries=False, seconds=CALL_SECONDS)
         client.assign({(TOPIC, number): fold.position for number, fold in self.folds.items()})
         return client
@@ -135,7 +135,7 @@ class _Registers:
             return
         try:
             self.fold_to(partition_of(name), offset + 1)
-        except (Refused, Unknown) as error:
+        except (CallRefused, Unknown) as error:
             self.actor.info(str(error))
             self.replace()
         else:
@@ -146,7 +146,7 @@ class _Registers:
         self.actor.invoke("read", name)
         try:
             self.fold_to(partition, self.client.end(TOPIC, partition))
-        except (Refused, Unknown) as error:
+        except (CallRefused, Unknown) as error:
             self.actor.fail(str(error))
             self.replace()
         else:
@@ -157,7 +157,7 @@ class _Registers:
         text = "#" + json.dumps([self.number(), name, *record], separators=(",", ":"))
         try:
             offset = self.client.send(TOPIC, partition_of(name), text)
-        except Refused as error:
+        except CallRefused as error:
             self.actor.fail(str(error))
         except Unknown as error:
             self.actor.info(str(error))

@@ -10,9 +10,16 @@ from collections.abc import Mapping
 from typing import Any, Final, final
 
 from jepsen_style_tests.clients.choice import NAMES as CLIENT_NAMES
-from jepsen_style_tests.clients.face import Admin, NoTopic, Refused, TooFew, TopicExists, Unknown
+from jepsen_style_tests.clients.face import (
+    CallRefused,
+    NoTopic,
+    SubjectAdmin,
+    TooFew,
+    TopicExists,
+    Unknown,
+)
 from jepsen_style_tests.recorder import Actor
-from jepsen_style_tests.workloads.face import SETTLE_SECONDS, Stage
+from jepsen_style_tests.workloads.face import SETTLE_SECONDS, RunStage
 from raftlog.verify.judging.models import TOPIC, TOPIC_EXISTS, TOPIC_MISSING, TOPIC_TOO_FEW
 
 NAMES: Final = 4
@@ -35,13 +42,13 @@ class TopicsWorkload:
     def options(self) -> Mapping[str, Any]:
         return {}
 
-    def prepare(self, stage: Stage) -> None:
+    def prepare(self, stage: RunStage) -> None:
         """Nothing: topics are what is tested."""
 
-    def work(self, stage: Stage, worker: int) -> None:
+    def work(self, stage: RunStage, worker: int) -> None:
         _Administrator(stage, worker).run()
 
-    def finish(self, stage: Stage) -> None:
+    def finish(self, stage: RunStage) -> None:
         """The listed topics, once they no longer change, must be those that the history leaves."""
         admin, actor = stage.admin(), stage.actor()
         deadline = time.monotonic() + SETTLE_SECONDS
@@ -62,11 +69,11 @@ class TopicsWorkload:
         admin.close()
 
 
-def _look(admin: Admin, actor: Actor, name: str) -> None:
+def _look(admin: SubjectAdmin, actor: Actor, name: str) -> None:
     actor.invoke("look", name)
     try:
         found = admin.topics()
-    except (Refused, Unknown) as error:
+    except (CallRefused, Unknown) as error:
         actor.fail(str(error))
     else:
         actor.ok(found.get(name, 0))
@@ -76,7 +83,7 @@ def _look(admin: Admin, actor: Actor, name: str) -> None:
 class _Administrator:
     """One worker."""
 
-    def __init__(self, stage: Stage, worker: int) -> None:
+    def __init__(self, stage: RunStage, worker: int) -> None:
         self.stage = stage
         self.dice = stage.dice(worker)
         self.actor = stage.actor()
@@ -109,7 +116,7 @@ class _Administrator:
             self.actor.ok(TOPIC_MISSING)
         except TooFew:
             self.actor.ok(TOPIC_TOO_FEW)
-        except Refused as error:
+        except CallRefused as error:
             self.actor.fail(str(error))
         except Unknown as error:
             self.actor.info(str(error))

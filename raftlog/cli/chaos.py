@@ -25,8 +25,8 @@ from raftlog.base.printable import visible
 from raftlog.cli.output.render import format_option, print_json
 
 if TYPE_CHECKING:
-    from raftlog.embed.chaos.plan import Plan
-    from raftlog.embed.chaos.run import Found
+    from raftlog.embed.chaos.plan import ChaosPlan
+    from raftlog.embed.chaos.run import ChaosFindings
     from raftlog.verify import Judgement
     from raftlog.verify.report.page import RunFolder
 
@@ -129,9 +129,9 @@ def run_command(
         return _conclude(plan, folder, found, junit_file, form)
 
 
-def _plan(path: Path, seed: int | None) -> "tuple[Plan, str]":
+def _plan(path: Path, seed: int | None) -> "tuple[ChaosPlan, str]":
     """Read a file by the simulator's reader: the plan, and the file's text."""
-    from raftlog.embed.chaos.plan import Refused, plan_of
+    from raftlog.embed.chaos.plan import PlanRefused, plan_of
 
     if find_spec("raftlog_sim") is None:
         raise OperatingError("the simulator is not installed", do="pip install raftlog, whole")
@@ -146,18 +146,18 @@ def _plan(path: Path, seed: int | None) -> "tuple[Plan, str]":
         raise click.UsageError(str(OperatingError(**error)))
     try:
         plan = plan_of(json.loads(done.stdout), str(path), seed)
-    except Refused as refused:
+    except PlanRefused as refused:
         raise click.UsageError(str(refused)) from None
     return plan, path.read_text(encoding="utf-8")
 
 
 def _played(
-    plan: "Plan", folder: Path, command: str | None, warm_up: float, time_limit: float
-) -> "Found":
-    from raftlog.embed.chaos.run import Asked, run
+    plan: "ChaosPlan", folder: Path, command: str | None, warm_up: float, time_limit: float
+) -> "ChaosFindings":
+    from raftlog.embed.chaos.run import ChaosRun, run
 
     return run(
-        Asked(
+        ChaosRun(
             plan=plan,
             folder=folder,
             command=command,
@@ -187,7 +187,7 @@ def _interrupted_by_signals() -> Iterator[None]:
 
 
 def _conclude(
-    plan: "Plan", folder: Path, found: "Found", junit_file: Path | None, form: str
+    plan: "ChaosPlan", folder: Path, found: "ChaosFindings", junit_file: Path | None, form: str
 ) -> int:
     """Judge the history with what the run found out, write it all down, and say so."""
     from raftlog.cli.output.run_folder import write_json
@@ -230,7 +230,7 @@ def _conclude(
     return EXIT_CODES[concluded]
 
 
-def _judged(folder: Path, history: Path, found: "Found") -> "tuple[Judgement, RunFolder]":
+def _judged(folder: Path, history: Path, found: "ChaosFindings") -> "tuple[Judgement, RunFolder]":
     from raftlog.verify import judge
     from raftlog.verify.report.page import RunFolder
     from raftlog.verify.report.proof import digest_of
@@ -242,7 +242,7 @@ def _judged(folder: Path, history: Path, found: "Found") -> "tuple[Judgement, Ru
         return judgement, attrs.evolve(about, history_sha256=digest_of(stream))
 
 
-def _told(found: "Found") -> Iterator[str]:
+def _told(found: "ChaosFindings") -> Iterator[str]:
     kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(found.struck.items()))
     yield f"faults: {kinds or 'none'}"
     yield from (f"  {line}" for line in found.used)

@@ -10,7 +10,7 @@ import trio
 from raftlog.base.amounts import amount
 from raftlog.base.errors import CorruptData, RaftlogError
 from raftlog.cli.connect import with_client
-from raftlog.cli.consume_group import Start, consume_group
+from raftlog.cli.consume_group import StartAt, consume_group
 from raftlog.cli.output.record_format import compile_format, record_as_json
 from raftlog.cli.output.render import bootstrap_option, format_option, print_json_line, progress
 from raftlog.client.core.asks import EARLIEST, LATEST
@@ -23,12 +23,12 @@ _POLL_SECONDS: Final = 1.0
 _DEFAULT_FORMAT: Final = "%s\\n"
 
 
-def parse_start(text: str) -> Start:
+def parse_start(text: str) -> StartAt:
     """`beginning`, `end`, N, -N, `s@MS`. `BadParameter` for anything else."""
     if text in ("beginning", "earliest"):
-        return Start("timestamp", EARLIEST)
+        return StartAt("timestamp", EARLIEST)
     if text in ("end", "latest"):
-        return Start("timestamp", LATEST)
+        return StartAt("timestamp", LATEST)
     kind, digits = ("timestamp", text[2:]) if text.startswith("s@") else ("offset", text)
     if kind == "offset" and text.startswith("-"):
         kind, digits = "tail", text[1:]
@@ -36,15 +36,15 @@ def parse_start(text: str) -> Start:
         raise click.BadParameter(
             f"{text!r} is none of beginning, end, N, -N, s@MILLISECONDS", param_hint="-o"
         )
-    return Start(kind, int(digits))
+    return StartAt(kind, int(digits))
 
 
-class Wanted(NamedTuple):
+class RecordsWanted(NamedTuple):
     """What to read and when to stop."""
 
     topic: str
     partitions: tuple[int, ...]
-    start: Start
+    start: StartAt
     stop_at_end: bool
     count_max: int | None
     skip_corrupt: bool
@@ -114,7 +114,7 @@ def consume(
     --skip-corrupt do not go with it.
     """
     render = compile_format(text_format or _DEFAULT_FORMAT, b"NULL" if null_words else b"")
-    wanted = Wanted(topic, partitions, parse_start(offset), stop_at_end, count, skip_corrupt)
+    wanted = RecordsWanted(topic, partitions, parse_start(offset), stop_at_end, count, skip_corrupt)
 
     def write(record: ConsumedRecord) -> None:
         if form == "json":
@@ -145,7 +145,7 @@ def consume(
     with_client(bootstrap, work, fetch_wait_ms=500)
 
 
-async def _positions(client: Client, wanted: Wanted) -> dict[TopicPartition, int]:
+async def _positions(client: Client, wanted: RecordsWanted) -> dict[TopicPartition, int]:
     """The first offset to read of each partition."""
     kind, number = wanted.start
     asked = number if kind == "timestamp" else LATEST
@@ -161,11 +161,11 @@ async def _positions(client: Client, wanted: Wanted) -> dict[TopicPartition, int
     return _only(found, wanted)
 
 
-async def _ends(client: Client, wanted: Wanted) -> dict[TopicPartition, int]:
+async def _ends(client: Client, wanted: RecordsWanted) -> dict[TopicPartition, int]:
     return _only({**await client.offsets(wanted.topic, LATEST)}, wanted)
 
 
-def _only(found: dict[TopicPartition, int], wanted: Wanted) -> dict[TopicPartition, int]:
+def _only(found: dict[TopicPartition, int], wanted: RecordsWanted) -> dict[TopicPartition, int]:
     for partition in wanted.partitions:
         if TopicPartition(wanted.topic, partition) not in found:
             raise click.BadParameter(
@@ -190,7 +190,7 @@ class _Reader:
     def __init__(
         self,
         client: Client,
-        wanted: Wanted,
+        wanted: RecordsWanted,
         positions: dict[TopicPartition, int],
         ends: dict[TopicPartition, int],
     ) -> None:

@@ -15,7 +15,7 @@ from raftlog.client.core.values import ConsumedRecord
 
 
 @final
-class Start(NamedTuple):
+class StartAt(NamedTuple):
     """Where to begin: `kind` is timestamp (a time, or EARLIEST or LATEST), offset, or tail (so many
     before the end)."""
 
@@ -30,7 +30,7 @@ def consume_group(
     bootstrap: str,
     topic: str,
     group: str,
-    start: Start,
+    start: StartAt,
     count_max: int | None,
     write: Callable[[ConsumedRecord], None],
 ) -> None:

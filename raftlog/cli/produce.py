@@ -119,7 +119,7 @@ def produce(
         partition,
     )
     separator = _unescaped(delimiter, "-D")
-    tally = Tally()
+    tally = ProduceTally()
 
     async def work(client: Client) -> None:
         await _check_topic(client, topic, partition)
@@ -154,7 +154,7 @@ def produce(
 
 
 @final
-class Tally:
+class ProduceTally:
     """Outcomes of records. `check` raises the first error."""
 
     def __init__(self) -> None:

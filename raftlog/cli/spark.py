@@ -14,7 +14,7 @@ from raftlog.client.core.errors import KafkaError
 from raftlog.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from raftlog.cli.output.spark_progress import Steps
+    from raftlog.cli.output.spark_progress import SparkSteps
     from raftlog.client.trio_driver import Client
     from raftlog.spark.jobs.verify_report import SparkReport
 
@@ -82,12 +82,12 @@ def verify(
     if error is not None:
         raise error
     from raftlog.cli.connect import with_client
-    from raftlog.cli.output.spark_progress import Steps
+    from raftlog.cli.output.spark_progress import SparkSteps
     from raftlog.spark.jobs.verify_report import write_report
 
     # Spark takes seconds to start, and then minutes to find that no broker answers.
     with_client(bootstrap, partial(_find, topic=topic))
-    with Steps() as steps:
+    with SparkSteps() as steps:
         found = _judged(steps, bootstrap, topic, history, name_sql, master, memory)
     if report is not None:
         try:
@@ -112,7 +112,7 @@ async def _find(client: "Client", topic: str) -> None:
 
 
 def _judged(
-    steps: "Steps",
+    steps: "SparkSteps",
     bootstrap: str,
     topic: str,
     history: Path,

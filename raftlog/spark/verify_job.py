@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from raftlog.base.amounts import amount
 from raftlog.base.units import MIB
 from raftlog.spark.connector.cluster import ClusterView
-from raftlog.spark.connector.offsets import Known
+from raftlog.spark.connector.offsets import KnownOffsets
 from raftlog.spark.connector.options import Mode, read_options
 from raftlog.spark.history_table import (
     HISTORY_FILE,
@@ -37,7 +37,7 @@ from raftlog.spark.jobs.chain_job import CLASSES as JUDGED
 from raftlog.spark.jobs.chain_job import KeyResult, Tables, judge_tables
 from raftlog.spark.jobs.evidence_job import ELSEWHERE, interval_of_row, judge_evidence
 from raftlog.spark.jobs.log_job import LogCheck
-from raftlog.spark.jobs.process_job import SESSIONS, Step, judge_processes
+from raftlog.spark.jobs.process_job import SESSIONS, ProcessStep, judge_processes
 from raftlog.spark.jobs.verify_report import SparkReport, judgement_of
 from raftlog.verify.histories.interval import Interval
 from raftlog.verify.judging import cycles
@@ -45,7 +45,7 @@ from raftlog.verify.judging.anomalies import CONFLICTS
 from raftlog.verify.judging.check import Judgement, judge, mode_of
 from raftlog.verify.judging.classes import CLASSES, G0, G1C, GROUP_CLASSES, allowed_by_default
 from raftlog.verify.judging.facts import Facts
-from raftlog.verify.judging.linearizability import CLASS, Violation, pair_witness
+from raftlog.verify.judging.linearizability import CLASS, ChainViolation, pair_witness
 from raftlog.verify.judging.process_order import session_witness, step_witness
 from raftlog.verify.judging.verdict import Findings, Verdict, Witness, with_note_on_nothing
 from raftlog.verify.report.proof import digest_of
@@ -169,7 +169,7 @@ def verify_topic(
     return tuple(check._replace(checked=total) for check in checks)
 
 
-def read_topic(spark: SparkSession, bootstrap: str, known: Known) -> DataFrame:
+def read_topic(spark: SparkSession, bootstrap: str, known: KnownOffsets) -> DataFrame:
     """The topic as a table between fixed offsets, so that every read has the same records."""
     borders: dict[str, dict[str, dict[str, int]]] = {"startingOffsets": {}, "endingOffsets": {}}
     for name, offsets in (("startingOffsets", known.first), ("endingOffsets", known.end)):
@@ -321,7 +321,7 @@ def _acyclic_by_scan(findings: Findings, operations: DataFrame) -> bool:
     return not touching.limit(1).count()
 
 
-def _step(operations: DataFrame, name: str, step: Step) -> Witness:
+def _step(operations: DataFrame, name: str, step: ProcessStep) -> Witness:
     """The witness of a step, in the words of the single process."""
     ops = _intervals(operations, sorted({step.before_op, step.op}))
     before, after = ops[step.before_op], ops[step.op]
@@ -337,7 +337,7 @@ def _witness(operations: DataFrame, key: str, name: str, result: KeyResult) -> W
     if name == CLASS and result.first is not None:
         offset, before, after = result.first
         ops = _intervals(operations, [op for op in (before, after) if op is not None and op >= 0])
-        pair = Violation(offset, ops.get(before), ops.get(after))
+        pair = ChainViolation(offset, ops.get(before), ops.get(after))
         if pair.before is not None or pair.after is not None:
             return pair_witness(key, pair)
     return Witness(text=f"{result.counts[name]} in {key}", key=key, detail={"kind": "count"})

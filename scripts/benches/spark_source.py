@@ -17,7 +17,7 @@ from benches.measuring import cluster, cpu_seconds, hardware, resident_bytes, sh
 from raftlog.base.units import WallMillis
 from raftlog.records.builder import RecordBatchBuilder
 from raftlog.spark.decoding import compiled, plain, vectors
-from raftlog.spark.decoding.columns import COLUMNS, Wanted
+from raftlog.spark.decoding.columns import COLUMNS, ColumnsWanted
 from raftlog.spark.jobs.chain_job import Tables, judge_tables
 from raftlog.spark.session import local_session
 
@@ -49,7 +49,7 @@ def batches(batch_bytes: int, *, keyed: bool, total: int) -> list[bytes]:
 
 def decode_rate(module, made: list[bytes], runs: int) -> list[float]:
     """Millions of records a CPU second, in pieces as a task gets them."""
-    wanted = Wanted(TOPIC, 0, COLUMNS, 0, 2**62)
+    wanted = ColumnsWanted(TOPIC, 0, COLUMNS, 0, 2**62)
     per_piece = max(1, PIECE_BYTES // len(made[0]))
     rates = []
     for _ in range(runs + 1):

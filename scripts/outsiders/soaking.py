@@ -15,7 +15,7 @@ from pathlib import Path
 import _system
 
 from jepsen_style_tests.clients.choice import PROGRAMS
-from jepsen_style_tests.clients.face import Settings, Unknown
+from jepsen_style_tests.clients.face import ClientSettings, Unknown
 from jepsen_style_tests.clients.lines import LineClient
 from outsiders import clients, group_faults, preparing, suite_table, suites
 from outsiders.main import cluster
@@ -144,7 +144,7 @@ def timeout_told(command):
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # nothing listens there
         bootstrap = f"127.0.0.1:{held.getsockname()[1]}"
-        client = LineClient(command, Settings(bootstrap=bootstrap, seconds=3.0))
+        client = LineClient(command, ClientSettings(bootstrap=bootstrap, seconds=3.0))
         try:
             return f"a send without a broker is ok at {client.send('t', 0, 'a')}"
         except Unknown as error:

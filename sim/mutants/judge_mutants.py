@@ -210,7 +210,7 @@ def holes_ignore_time() -> None:
     """24q: a hole may be filled by what was sent after it was passed."""
     real = holes._match
 
-    def match(segments: Sequence[holes.Segment], invoked: Sequence[int]) -> holes.Outcome:
+    def match(segments: Sequence[holes.HoleSegment], invoked: Sequence[int]) -> holes.FillOutcome:
         return real([segment._replace(deadline=OPEN) for segment in segments], invoked)
 
     holes._match = match

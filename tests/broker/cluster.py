@@ -5,7 +5,7 @@ virtual time. Records go through real frames; nothing is looked up in memory tha
 not see, except in the methods whose name begins with `see_`.
 """
 
-from raftlog_sim.world.client import Client
+from raftlog_sim.world.client import HeapClient
 from raftlog_sim.world.world import World, seconds
 
 from raftlog.base.errors import ProtocolError
@@ -67,7 +67,7 @@ class Cluster:
     def client(self, number):
         found = self.clients.get(number)
         if found is None or found.connection is None:
-            found = self.clients[number] = Client(self.world.nodes[number]).connect()
+            found = self.clients[number] = HeapClient(self.world.nodes[number]).connect()
         return found
 
     def ask(self, number, api_key, body, version=None, limit=20.0):

@@ -10,7 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from jepsen_style_tests.clients.confluent import ConfluentClient
-from jepsen_style_tests.clients.face import Refused, Settings, Unknown
+from jepsen_style_tests.clients.face import CallRefused, ClientSettings, Unknown
 
 
 class Subject:
@@ -19,7 +19,7 @@ class Subject:
 
     def open(self, request):
         fields = ("bootstrap", "idempotent", "retries", "seconds", "request_seconds")
-        self.client = ConfluentClient(Settings(**{name: request[name] for name in fields}))
+        self.client = ConfluentClient(ClientSettings(**{name: request[name] for name in fields}))
 
     def send(self, request):
         self.last = self.client.send(request["topic"], request["partition"], request["value"])
@@ -45,7 +45,7 @@ def main(lying):
         request = json.loads(line)
         try:
             answer = {"type": "ok", "value": getattr(subject, request["f"])(request)}
-        except Refused as error:
+        except CallRefused as error:
             answer = {"type": "fail", "error": str(error)}
         except Unknown as error:
             answer = {"type": "info", "error": str(error)}

@@ -8,7 +8,7 @@ import pytest
 
 from jepsen_style_tests import control, replicas
 from jepsen_style_tests.clients.face import Unknown
-from jepsen_style_tests.recorder import Actor, Recorder
+from jepsen_style_tests.recorder import Actor, HistoryRecorder
 from jepsen_style_tests.workloads.register import Fold, partition_of
 from raftlog.base.errors import OperatingError
 from raftlog.verify import Header, HistoryReader, check_history
@@ -18,7 +18,7 @@ KEY = "log/0"
 
 def recorded(tmp_path, model="log", **options):
     path = tmp_path / "history.jsonl"
-    return Recorder(path, Header(source="blackbox", model=model, options=options)), path
+    return HistoryRecorder(path, Header(source="blackbox", model=model, options=options)), path
 
 
 def test_threads_share_a_history_and_info_retires_a_process(tmp_path):

@@ -16,9 +16,9 @@ from jepsen_style_tests.clients.choice import (
     open_client,
     read_commands,
 )
-from jepsen_style_tests.clients.face import Refused, Settings, Unknown
-from jepsen_style_tests.clients.lines import LineClient, ProtocolError
-from jepsen_style_tests.runner import Plan
+from jepsen_style_tests.clients.face import CallRefused, ClientSettings, Unknown
+from jepsen_style_tests.clients.lines import LineClient, LineProtocolError
+from jepsen_style_tests.runner import RunPlan
 from jepsen_style_tests.world import Nemesis
 from raftlog.base.errors import OperatingError
 from tests.jepsen_style_tests import line_subject
@@ -38,7 +38,7 @@ for line in sys.stdin:
         print(said.replace("{id}", str(number)).replace("{last}", str(last)), flush=True)
     last = number
 """
-SETTINGS = Settings(bootstrap="broker", seconds=30.0)
+SETTINGS = ClientSettings(bootstrap="broker", seconds=30.0)
 OK = '{"id": {id}, "type": "ok", "value": 7}'
 
 
@@ -59,7 +59,7 @@ def test_an_ok_is_the_offset(opened):
     assert opened(OK).send("t", 0, "a") == 7
 
 
-@pytest.mark.parametrize(("kind", "error"), [("fail", Refused), ("info", Unknown)])
+@pytest.mark.parametrize(("kind", "error"), [("fail", CallRefused), ("info", Unknown)])
 def test_fail_is_certain_and_info_is_not(opened, kind, error):
     client = opened(f'{{"id": {{id}}, "type": "{kind}", "error": "why"}}', OK)
     with pytest.raises(error, match="why"):
@@ -69,7 +69,7 @@ def test_fail_is_certain_and_info_is_not(opened, kind, error):
 
 def test_no_answer_is_unknown_and_a_late_one_is_dropped(opened):
     late = '{"id": {last}, "type": "ok", "value": 3}\n' + OK
-    client = opened("-", late, settings=Settings(bootstrap="broker", seconds=0.2))
+    client = opened("-", late, settings=ClientSettings(bootstrap="broker", seconds=0.2))
     with pytest.raises(Unknown, match=r"send: no answer in 0\.4 s"):
         client.send("t", 0, "a")
     # A busy machine may take longer than this client waits, so this call has no limit to speak of.
@@ -91,7 +91,9 @@ def test_the_end_of_the_program_leaves_every_call_unknown(opened):
 
 
 def test_a_program_that_ends_before_it_is_open_is_no_client():
-    with pytest.raises(ProtocolError, match="cannot be a client: the program ended with 1: no way"):
+    with pytest.raises(
+        LineProtocolError, match="cannot be a client: the program ended with 1: no way"
+    ):
         LineClient([sys.executable, "-c", "import sys; sys.exit('no way')"], SETTINGS)
 
 
@@ -110,9 +112,9 @@ def test_a_program_that_ends_before_it_is_open_is_no_client():
 )
 def test_a_breach_of_the_protocol_is_never_an_answer(opened, line):
     client = opened(line, OK)
-    with pytest.raises((ProtocolError, Unknown)):
+    with pytest.raises((LineProtocolError, Unknown)):
         client.send("t", 0, "a")
-    with pytest.raises(ProtocolError):
+    with pytest.raises(LineProtocolError):
         client.end("t", 0)
 
 
@@ -120,7 +122,7 @@ def test_records_of_a_poll_are_checked(opened):
     client = opened('{"id": {id}, "type": "ok", "value": [["t", 1, 5, "a"], ["t", 1, 6, "b"]]}')
     assert client.poll(0.1) == {"t/1": [[5, "a"], [6, "b"]]}
     client = opened('{"id": {id}, "type": "ok", "value": [["t", 1, "5", "a"]]}')
-    with pytest.raises(ProtocolError, match="no record"):
+    with pytest.raises(LineProtocolError, match="no record"):
         client.poll(0.1)
 
 
@@ -201,7 +203,7 @@ def test_a_program_that_turns_timeouts_into_ok_is_caught(tmp_path, options, verd
     command = [sys.executable, str(Path(line_subject.__file__)), *options]
     programs.write_text(json.dumps({"franz-go": command}))
     nemesis = Nemesis(name="sleep", about="every broker sleeps", steps=everyone_sleeps)
-    plan = Plan(
+    plan = RunPlan(
         workload="append",
         nemesis="sleep",
         seconds=30.0,

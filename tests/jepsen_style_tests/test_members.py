@@ -10,9 +10,9 @@ import pytest
 from jepsen_style_tests import control, runner
 from jepsen_style_tests.clients.choice import MIXED, OWN, PROGRAMS
 from jepsen_style_tests.clients.members import COOPERATIVE, EAGER, MemberProgram
-from jepsen_style_tests.recorder import Actor, Recorder
-from jepsen_style_tests.runner import Plan
-from jepsen_style_tests.workloads.face import Stage
+from jepsen_style_tests.recorder import Actor, HistoryRecorder
+from jepsen_style_tests.runner import RunPlan
+from jepsen_style_tests.workloads.face import RunStage
 from jepsen_style_tests.workloads.groups import _behind, strategy_of
 from raftlog.base.errors import OperatingError
 from raftlog.verify import Header, check_history
@@ -44,7 +44,7 @@ COMMITTED = [
 def run(tmp_path):
     path = tmp_path / "history.jsonl"
     options = {"consumer": "subscribe", "final_read": False}
-    recorder = Recorder(path, Header(source="blackbox", options=options))
+    recorder = HistoryRecorder(path, Header(source="blackbox", options=options))
     writer = Actor(recorder)
     for number in range(2):
         writer.invoke("send", KEY, f"#{number}", at_ns=number)
@@ -133,7 +133,7 @@ def test_a_program_that_fails_is_a_fault_of_the_test(run):
 
 
 def stage(client, seed):
-    return Stage(
+    return RunStage(
         bootstrap=lambda: "nowhere",
         recorder=None,
         seed=seed,
@@ -154,7 +154,7 @@ def test_all_members_of_a_group_share_partitions_in_one_way():
     ("workload", "client"), [("append", OWN), ("groups", PROGRAMS[0]), ("groups", PROGRAMS[1])]
 )
 def test_a_workload_refuses_a_client_that_it_cannot_use(tmp_path, workload, client):
-    plan = Plan(workload=workload, nemesis="none", seconds=1.0, seed=1, client=client)
+    plan = RunPlan(workload=workload, nemesis="none", seconds=1.0, seed=1, client=client)
     with pytest.raises(OperatingError, match=f"no client of workload {workload}"):
         runner.run(plan, tmp_path, print)
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from jepsen_style_tests.proxy import Links
+from jepsen_style_tests.proxy import ProxyLinks
 
 SECONDS = 30
 """Longer than any pause of a busy machine; nothing waits that long when all is well."""
@@ -41,7 +41,7 @@ def echo():
 
 @pytest.fixture
 def links(echo):
-    links = Links()
+    links = ProxyLinks()
     links.start({(1, 2): echo, (2, 1): echo})
     yield links
     links.stop()
@@ -126,7 +126,7 @@ def test_a_reset_of_other_ends_changes_nothing(links, stream):
 
 
 def test_nobody_behind_it_is_a_closed_connection(links, echo):
-    dead = Links()
+    dead = ProxyLinks()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, not listening: a refused port that stays refused
         dead.start({(1, 2): taken.getsockname()[1]})

@@ -13,8 +13,8 @@ import pytest
 
 from jepsen_style_tests import control, runner
 from jepsen_style_tests.nemeses.all import NEMESES
-from jepsen_style_tests.runner import Plan
-from jepsen_style_tests.world import CONTROL, EVERYBODY, PEERS, Nemesis, Setup, World
+from jepsen_style_tests.runner import RunPlan
+from jepsen_style_tests.world import CONTROL, EVERYBODY, PEERS, Nemesis, ProcessWorld, Setup
 
 pytestmark = pytest.mark.filterwarnings(
     # kafka-python forgets to close sockets of connections that broke while they were being made.
@@ -56,7 +56,7 @@ def forgotten_sockets():
 def relay(names: tuple[str, ...], setup: Setup, had: list[str]) -> Nemesis:
     """These nemeses in turn; `had` gets the name of each that has had its turn."""
 
-    def steps(world: World) -> Iterator[float]:
+    def steps(world: ProcessWorld) -> Iterator[float]:
         for name in names:
             for wait in islice(NEMESES[name].steps(world), TURN_STEPS):
                 yield min(wait, FAULT_SECONDS_MAX)
@@ -72,7 +72,7 @@ def relay(names: tuple[str, ...], setup: Setup, had: list[str]) -> Nemesis:
 def ran(folder, workload: str, names: tuple[str, ...], setup: Setup) -> list[str]:
     """Run a relay; the faults that the history has."""
     had: list[str] = []
-    plan = Plan(workload=workload, nemesis=" ".join(names), seconds=RUN_SECONDS_MAX, seed=11)
+    plan = RunPlan(workload=workload, nemesis=" ".join(names), seconds=RUN_SECONDS_MAX, seed=11)
     found = runner.run(plan, folder, print, relay(names, setup, had))
     assert (found.verdict, found.failing) == ("valid", ())
     assert had == list(names), "each had its turn"
@@ -132,7 +132,7 @@ def test_brokers_on_a_disk_that_only_pretends_are_caught(tmp_path):
     """The control of every suite. The power may fail when nothing was pretended, so it has more
     than one try. Brokers that found their records gone are waited for, which takes minutes."""
     for seed in range(3):
-        plan = Plan(workload="append", nemesis="broken-disk", seconds=8.0, seed=seed)
+        plan = RunPlan(workload="append", nemesis="broken-disk", seconds=8.0, seed=seed)
         found = runner.run(plan, tmp_path, print)
         if found.verdict == "invalid":
             break
@@ -155,7 +155,7 @@ def test_brokers_on_a_disk_that_only_pretends_are_caught(tmp_path):
 )
 def test_a_smoke_of_each_workload(tmp_path, workload, nemesis):
     for seconds in (3.0, 6.0, 12.0):  # on a busy machine a broker alone needs three to come back
-        plan = Plan(workload=workload, nemesis=nemesis, seconds=seconds, seed=7)
+        plan = RunPlan(workload=workload, nemesis=nemesis, seconds=seconds, seed=7)
         found = runner.run(plan, tmp_path, print)
         assert found.failing == ()
         assert found.verdict == "valid"

@@ -12,9 +12,9 @@ from jepsen_style_tests.clients.choice import MIXED, client_name
 from jepsen_style_tests.clients.face import gathered
 from jepsen_style_tests.nemeses.all import NEMESES
 from jepsen_style_tests.processes import free_places
-from jepsen_style_tests.runner import Outcome, Plan
+from jepsen_style_tests.runner import RunOutcome, RunPlan
 from jepsen_style_tests.scenarios import SCENARIOS
-from jepsen_style_tests.suite import Orders, Result, Row
+from jepsen_style_tests.suite import Orders, SuiteResult, SuiteRow
 from jepsen_style_tests.workloads.all import WORKLOADS
 from raftlog.base.errors import OperatingError
 
@@ -48,7 +48,7 @@ def orders(tmp_path, **changes):
 
 
 def outcome(plan, folder, verdict="valid", failing=()):
-    return Outcome(
+    return RunOutcome(
         plan=plan,
         folder=folder,
         verdict=verdict,
@@ -151,8 +151,8 @@ def test_ports_are_none_that_the_system_hands_out_by_itself():
     ],
 )
 def test_exit_codes(verdicts, controls, code):
-    row = Row("append", "none", verdicts=verdicts)
-    assert Result(rows=[row], controls=controls, seconds=1.0).exit_code == code
+    row = SuiteRow("append", "none", verdicts=verdicts)
+    assert SuiteResult(rows=[row], controls=controls, seconds=1.0).exit_code == code
 
 
 def test_a_broken_disk_that_goes_unnoticed_fails_the_suite(tmp_path, pretended):
@@ -174,7 +174,7 @@ def test_what_cannot_run_here_is_skipped_with_its_reason(tmp_path, pretended, mo
 def test_a_run_says_what_is_missing(tmp_path, monkeypatch):
     setup = attrs.evolve(NEMESES["kill-one"].setup, missing=lambda: "no such thing here")
     monkeypatch.setitem(NEMESES, "kill-one", attrs.evolve(NEMESES["kill-one"], setup=setup))
-    plan = Plan(workload="append", nemesis="kill-one", seconds=1.0, seed=1)
+    plan = RunPlan(workload="append", nemesis="kill-one", seconds=1.0, seed=1)
     with pytest.raises(OperatingError, match="no such thing here"):
         runner.run(plan, tmp_path, print)
 

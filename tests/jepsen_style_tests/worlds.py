@@ -5,7 +5,7 @@ from pathlib import Path
 from random import Random
 
 from jepsen_style_tests.proxy import Flow
-from jepsen_style_tests.world import World
+from jepsen_style_tests.world import ProcessWorld
 
 
 class BookedCluster:
@@ -115,7 +115,7 @@ class Notes:
         return [f for f, _ in self.lines]
 
 
-def booked(tmp_path: Path, *, seed: int = 1, count: int = 3) -> World:
+def booked(tmp_path: Path, *, seed: int = 1, count: int = 3) -> ProcessWorld:
     """A world of `count` brokers that all run."""
     cluster, links = BookedCluster(tmp_path, count), BookedLinks()
-    return World(cluster, links, Notes(), Random(seed), tmp_path, BookedNamespaces())
+    return ProcessWorld(cluster, links, Notes(), Random(seed), tmp_path, BookedNamespaces())

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from raftlog.spark.jobs import blocks
-from raftlog.spark.jobs.blocks import Carry, Rows, fold, judge, judged_blocks
+from raftlog.spark.jobs.blocks import BlockCarry, Rows, fold, judge, judged_blocks
 from raftlog.spark.jobs.carries import by_number, carried, segments_of
 from raftlog.verify.histories.interval import OPEN
 from raftlog.verify.judging import holes, linearizability
 from raftlog.verify.judging.linearizability import BEFORE_ALL
 
-LISTED = Carry(list_holes=True)
+LISTED = BlockCarry(list_holes=True)
 COLUMNS = ["offset", "what", "begin", "end", "op", "text"]
 
 
@@ -79,7 +79,7 @@ def test_a_block_is_judged_as_by_walking_it(seed):
     made = some_rows(rng, rng.randint(1, 14), rng.choice([3, 9, 30]))
     chain, conflicts = walked(made)
     first_end = rng.choice([0, 0, 2])
-    carry = rng.choice([Carry(), Carry(rng.randrange(30), 99)])._replace(list_holes=True)
+    carry = rng.choice([BlockCarry(), BlockCarry(rng.randrange(30), 99)])._replace(list_holes=True)
     found = judge(fold(as_rows(made)), carry, first_end)
     before = linearizability.Carry(carry.at, carry.op)
     violations, after = linearizability.scan(chain, before)
@@ -105,8 +105,8 @@ def test_a_carry_that_is_not_later_than_the_earliest_return_changes_nothing(seed
     """So that most blocks of a log are judged once, whatever lies before them."""
     rng = random.Random(f"carry-{seed}")
     chain = fold(as_rows(some_rows(rng, 12, 9)))
-    alone = judge(chain, Carry(), 0)
-    carry = Carry(min(alone["earliest"], 100) - rng.randrange(3), 99)
+    alone = judge(chain, BlockCarry(), 0)
+    carry = BlockCarry(min(alone["earliest"], 100) - rng.randrange(3), 99)
     carried = judge(chain, carry, 0)
     for name in ("violations", "first_offset", "first_slot", "first_before", "first_after"):
         assert carried.get(name) == alone.get(name), name
@@ -138,7 +138,7 @@ def test_blocks_that_are_put_together_agree_with_the_whole(seed):
 def test_the_carry_of_one_key_does_not_reach_another():
     told = {"latest": 7, "latest_op": 1}
     chains = [{"number": 1, **told}, {"number": 1, **told}, {"number": 2, **told}]
-    assert carried(chains) == [Carry(), Carry(7, 1), Carry()]
+    assert carried(chains) == [BlockCarry(), BlockCarry(7, 1), BlockCarry()]
     ((one, first), (two, second)) = by_number(chains)
     assert (one, len(first), two, len(second)) == (1, 2, 2, 1)
 
@@ -147,7 +147,7 @@ def test_a_task_answers_with_the_columns_that_spark_was_promised():
     made = [(5, blocks.OWN, 3, 9, 1, 7), (8, blocks.AT_LEAST, 0, 2, 4, 0)]
     table = pa.Table.from_pydict(dict(zip(COLUMNS, zip(*made, strict=True), strict=True)))
     key = (pa.scalar(2), pa.scalar(0))
-    function = judged_blocks({(2, 0): Carry(list_holes=True)}, {2: 4})
+    function = judged_blocks({(2, 0): BlockCarry(list_holes=True)}, {2: 4})
     (row,) = function(key, table).to_pylist()
     assert function(key, table).schema == blocks.ARROW_VERDICTS
     assert [field.split()[0] for field in blocks.VERDICTS.split(", ")] == list(row)
@@ -157,6 +157,6 @@ def test_a_task_answers_with_the_columns_that_spark_was_promised():
 
 
 def test_a_block_that_has_one_offset():
-    found = judge(fold(as_rows([(3, blocks.TEXT, 0, 0, -1, 7)])), Carry(list_holes=True), 0)
+    found = judge(fold(as_rows([(3, blocks.TEXT, 0, 0, -1, 7)])), BlockCarry(list_holes=True), 0)
     assert (found["first"], found["behind"], found["cut"], found["holes"]) == (3, 4, True, 0)
     assert (found["earliest"], found["latest_op"]) == (OPEN, -1)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from raftlog.spark.connector import reading
 from raftlog.spark.decoding import compiled, kernel, plain, vectors
-from raftlog.spark.decoding.columns import COLUMNS, Wanted
+from raftlog.spark.decoding.columns import COLUMNS, ColumnsWanted
 from tests.spark.batches import COUNT_AT, LAST_DELTA_AT, built, by_hand, record
 from tests.spark.test_vectors import ALL, EVERYTHING, logs
 
@@ -190,7 +190,7 @@ def test_the_compiled_walk_is_taken_for_what_producers_write(monkeypatch):
     batches.append(by_hand(record(3) + record(8), count=2, last_delta=9, base=60))
     monkeypatch.setattr(plain, "decode", None)
     monkeypatch.setattr(vectors, "decode", None)
-    assert compiled.decode(batches, Wanted("t", 0, COLUMNS, 0, 99)).num_rows == 12
+    assert compiled.decode(batches, ColumnsWanted("t", 0, COLUMNS, 0, 99)).num_rows == 12
     without = [built([(5, b"k", b"v", ())])]
     assert compiled.decode(without, EVERYTHING).column("headers").null_count == 1
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from raftlog.base.errors import ConfigError, OperatingError
 from raftlog.spark.connector.offsets import (
     TASKS_MAX,
-    Known,
-    Place,
+    KnownOffsets,
     Range,
+    TopicPlace,
     admit,
     check_batch,
     given_offsets,
@@ -19,13 +19,13 @@ from raftlog.spark.connector.offsets import (
     ranges,
     stream_offset,
 )
-from raftlog.spark.connector.options import Border, Kind
+from raftlog.spark.connector.options import Border, BorderKind
 
-A0, A1, B0 = Place("a", 0), Place("a", 1), Place("b", 0)
-KNOWN = Known({"a": "1" * 32, "b": "2" * 32}, {A0: 2, A1: 0, B0: 5}, {A0: 10, A1: 0, B0: 9})
+A0, A1, B0 = TopicPlace("a", 0), TopicPlace("a", 1), TopicPlace("b", 0)
+KNOWN = KnownOffsets({"a": "1" * 32, "b": "2" * 32}, {A0: 2, A1: 0, B0: 5}, {A0: 10, A1: 0, B0: 9})
 
 sizes = st.dictionaries(
-    st.builds(Place, st.sampled_from("abc"), st.integers(0, 5)),
+    st.builds(TopicPlace, st.sampled_from("abc"), st.integers(0, 5)),
     st.tuples(st.integers(0, 10**9), st.integers(0, 10**6)),
     min_size=1,
 )
@@ -39,11 +39,13 @@ def borders(found):
 
 def test_named_borders():
     border = Border(
-        kind=Kind.OFFSETS, option="startingOffsets", by_place={"a": {0: -2, 1: -1}, "b": {0: 7}}
+        kind=BorderKind.OFFSETS,
+        option="startingOffsets",
+        by_place={"a": {0: -2, 1: -1}, "b": {0: 7}},
     )
     assert given_offsets(border, KNOWN) == {A0: 2, A1: 0, B0: 7}
-    assert given_offsets(Border(kind=Kind.EARLIEST, option=""), KNOWN) == KNOWN.first
-    assert given_offsets(Border(kind=Kind.LATEST, option=""), KNOWN) == KNOWN.end
+    assert given_offsets(Border(kind=BorderKind.EARLIEST, option=""), KNOWN) == KNOWN.first
+    assert given_offsets(Border(kind=BorderKind.LATEST, option=""), KNOWN) == KNOWN.end
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,7 @@ def test_named_borders():
     ],
 )
 def test_borders_name_what_is_read_and_nothing_else(by_place, said):
-    border = Border(kind=Kind.OFFSETS, option="startingOffsets", by_place=by_place)
+    border = Border(kind=BorderKind.OFFSETS, option="startingOffsets", by_place=by_place)
     with pytest.raises(ConfigError, match=said):
         given_offsets(border, KNOWN)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from raftlog.base.errors import ConfigError
-from raftlog.spark.connector.options import Kind, Mode, read_options, write_options
+from raftlog.spark.connector.options import BorderKind, Mode, read_options, write_options
 
 BASE = {"kafka.bootstrap.servers": "h:9092", "subscribe": "a"}
 
@@ -14,8 +14,8 @@ def read(mode=Mode.BATCH, **more):
 
 def test_defaults_differ_between_batch_and_stream():
     batch, stream = read(), read(Mode.STREAM)
-    assert (batch.start.kind, batch.end.kind) == (Kind.EARLIEST, Kind.LATEST)
-    assert stream.start.kind is Kind.LATEST
+    assert (batch.start.kind, batch.end.kind) == (BorderKind.EARLIEST, BorderKind.LATEST)
+    assert stream.start.kind is BorderKind.LATEST
     assert batch.fail_on_data_loss
     assert (batch.poll_timeout_ms, batch.fetch_retries, batch.fetch_retry_ms) == (120_000, 3, 10)
     assert (batch.subscribe, batch.assign, batch.pattern) == (("a",), None, None)
@@ -54,8 +54,8 @@ def test_precedence_timestamp_then_by_timestamp_then_offsets():
     assert read(**more).start.timestamp_ms == 9
     del more["startingTimestamp"]
     found = read(**more).start
-    assert (found.kind, found.by_place) == (Kind.TIMESTAMPS, {"a": {0: 5}})
-    assert read(endingTimestamp="3", endingOffsets="latest").end.kind is Kind.TIMESTAMP
+    assert (found.kind, found.by_place) == (BorderKind.TIMESTAMPS, {"a": {0: 5}})
+    assert read(endingTimestamp="3", endingOffsets="latest").end.kind is BorderKind.TIMESTAMP
 
 
 def test_a_group_names_the_client():
@@ -140,7 +140,7 @@ def test_a_stream_has_no_end(name):
 
 
 def test_a_stream_may_start_at_latest_and_mix():
-    assert read(Mode.STREAM, startingOffsets="latest").start.kind is Kind.LATEST
+    assert read(Mode.STREAM, startingOffsets="latest").start.kind is BorderKind.LATEST
     found = read(Mode.STREAM, startingOffsets='{"a": {"0": -1, "1": -2, "2": 5}}')
     assert found.start.by_place == {"a": {0: -1, 1: -2, 2: 5}}
 

@@ -20,7 +20,7 @@ from raftlog.client.core.fetcher import Trouble
 from raftlog.client.core.values import TopicPartition
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.spark.connector import reading
-from raftlog.spark.connector.offsets import DataLoss, Place, Range
+from raftlog.spark.connector.offsets import DataLoss, Range, TopicPlace
 from raftlog.spark.connector.options import Mode, read_options
 from raftlog.spark.connector.reading import RangeReader
 from tests.spark.batches import built, by_hand, record
@@ -116,7 +116,7 @@ def thinned(base, deltas, last):
 
 def reader(client, start, stop, **options):
     given = {"bootstrap.servers": "h:1", "subscribe": "orders", "decoder": "numpy"} | options
-    planned = Range(Place("orders", 0), TOPIC_ID, start, stop)
+    planned = Range(TopicPlace("orders", 0), TOPIC_ID, start, stop)
     return RangeReader(client, planned, ("offset", "value"), read_options(given, Mode.BATCH))
 
 

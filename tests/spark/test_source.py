@@ -7,7 +7,7 @@ import pytest
 
 from raftlog.base.errors import OperatingError
 from raftlog.spark.connector import source
-from raftlog.spark.connector.offsets import DataLoss, Known, Place, Range
+from raftlog.spark.connector.offsets import DataLoss, KnownOffsets, Range, TopicPlace
 from raftlog.spark.connector.options import Mode, read_options
 from raftlog.spark.connector.reading import read_range
 
@@ -181,7 +181,7 @@ def test_a_topic_created_again_is_another_topic(fill, topic, client, cluster, de
     """A query is planned, the topic is deleted and created again with as many records: the task
     refuses to pass the new ones off for the old."""
     fill(topic, partitions=1, count=5)
-    planned = Range(Place(topic, 0), bytes(client.describe(topic).topic_id).hex(), 0, 5)
+    planned = Range(TopicPlace(topic, 0), bytes(client.describe(topic).topic_id).hex(), 0, 5)
     options = {"bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic}
     assert sum(b.num_rows for b in read_range(planned, ("offset",), _judged(options))) == 5
     delete(topic)
@@ -203,7 +203,7 @@ def test_offsets_beyond_the_log_are_never_rewound(fill, topic, client, cluster):
 
     fill(topic, partitions=1, count=5)
     topic_id = bytes(client.describe(topic).topic_id).hex()
-    beyond = Range(Place(topic, 0), topic_id, 7, 9)
+    beyond = Range(TopicPlace(topic, 0), topic_id, 7, 9)
     options = {"bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic}
     with pytest.raises(DataLoss, match="offset 7 is out of range: the log ends at 5"):
         list(read_range(beyond, ("offset",), _judged(options)))
@@ -215,7 +215,7 @@ def test_a_silent_partition_ends_in_an_error(fill, topic, client, cluster):
     topic_id = bytes(client.describe(topic).topic_id).hex()
     options = {"bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic}
     patient = _judged(options | {"kafkaConsumer.pollTimeoutMs": "700"})
-    more = Range(Place(topic, 0), topic_id, 3, 6)  # offset 5 is not written yet
+    more = Range(TopicPlace(topic, 0), topic_id, 3, 6)  # offset 5 is not written yet
     with pytest.raises(OperatingError, match="nothing was read for 700 ms, at offset 5"):
         list(read_range(more, ("offset",), patient))
 
@@ -233,11 +233,11 @@ class Growing:
         return None
 
     def known(self):
-        return Known({"t": "0" * 32}, {Place("t", 0): 0}, {Place("t", 0): 10})
+        return KnownOffsets({"t": "0" * 32}, {TopicPlace("t", 0): 0}, {TopicPlace("t", 0): 10})
 
     def by_timestamp(self, border, known, *, start):
         del border, known, start
-        return {Place("t", 0): 12}
+        return {TopicPlace("t", 0): 12}
 
 
 @pytest.mark.parametrize(

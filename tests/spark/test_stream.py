@@ -12,7 +12,7 @@ import pytest
 
 from raftlog.client.blocking_consumer import BlockingConsumer
 from raftlog.client.core.group_asks import fetch_offsets
-from raftlog.spark.connector.offsets import DataLoss, Place
+from raftlog.spark.connector.offsets import DataLoss, TopicPlace
 from raftlog.spark.connector.options import Mode, read_options
 from raftlog.spark.connector.stream import StreamReader
 from tests.spark.conftest import append
@@ -273,7 +273,7 @@ def test_a_new_partition_begins_at_its_earliest(reader, fill, topic, client, gro
     end = one.latestOffset(start, one.getDefaultReadLimit())
     assert (at(end), at(end, "1")) == (2, 1)
     (part,) = one.partitions(start, end)
-    assert (part.part.place, part.part.start, part.part.stop) == (Place(topic, 1), 0, 1)
+    assert (part.part.place, part.part.start, part.part.stop) == (TopicPlace(topic, 1), 0, 1)
 
 
 def test_what_is_gone_is_said(reader, fill, topic, client):

@@ -12,12 +12,12 @@ from raftlog.base.errors import CorruptData
 from raftlog.records.compression import GZIP, compress
 from raftlog.spark.decoding import chains, compiled, plain, vectors
 from raftlog.spark.decoding.chains import Odd
-from raftlog.spark.decoding.columns import COLUMNS, HEADERS, Wanted
+from raftlog.spark.decoding.columns import COLUMNS, HEADERS, ColumnsWanted
 from tests.records.making import changed, with_body
 from tests.spark.batches import COUNT_AT, built, by_hand, record
 
 ALL = (*COLUMNS, HEADERS)
-EVERYTHING = Wanted("orders", 3, ALL, 0, 2**62)
+EVERYTHING = ColumnsWanted("orders", 3, ALL, 0, 2**62)
 
 texts = st.binary(max_size=12)
 long_texts = st.one_of(st.none(), texts, st.integers(60, 300).map(lambda size: b"v" * size))
@@ -82,7 +82,7 @@ def test_the_fast_way_is_taken_for_all_that_producers_write(batches):
 def test_ranges_and_fewer_columns(batches, skip, take, names):
     first = max(0, vectors.read_header(batches[0]).base_offset + skip)
     columns = tuple(name for name in ALL if name in names)
-    found = agree(batches, Wanted("t", 0, columns, first, first + take))
+    found = agree(batches, ColumnsWanted("t", 0, columns, first, first + take))
     assert found.num_rows <= take
     assert found.schema.names == list(columns)
 

@@ -137,7 +137,7 @@ def test_each_lie_is_found(spark, cluster, topic, tmp_path):
 
 
 def test_records_that_changed_between_two_reads_are_found(spark):
-    from raftlog.spark.connector.offsets import Place
+    from raftlog.spark.connector.offsets import TopicPlace
     from raftlog.spark.jobs.log_job import density, fingerprints, immutable
 
     def log(change=None, without=None):
@@ -153,10 +153,10 @@ def test_records_that_changed_between_two_reads_are_found(spark):
     assert immutable(before, fingerprints(log())).holds
     found = immutable(before, fingerprints(log(change=3)))
     assert (found.failures, found.evidence) == (1, "t-0, offsets 0 to 65535")
-    borders = {Place("t", 0): 0}, {Place("t", 0): 5}
+    borders = {TopicPlace("t", 0): 0}, {TopicPlace("t", 0): 5}
     assert density(log(), *borders).holds
     assert "has 4 of them" in density(log(without=2), *borders).evidence
-    assert not density(log(), {Place("t", 0): 0}, {Place("t", 0): 6}).holds
+    assert not density(log(), {TopicPlace("t", 0): 0}, {TopicPlace("t", 0): 6}).holds
 
 
 def rows_of(verdict):

@@ -27,8 +27,8 @@ from raftlog.verify.judging.linearizability import (
     BEFORE_ALL,
     LINEARIZABLE,
     Carry,
+    ChainViolation,
     Row,
-    Violation,
     scan,
 )
 
@@ -279,7 +279,7 @@ def carries_of(
 
 def scan_block(
     rows: Sequence[Row], carry: Carry, first: int, behind: tuple[int, Any]
-) -> tuple[list[Violation], list[holes.Segment]]:
+) -> tuple[list[ChainViolation], list[holes.HoleSegment]]:
     """The violated pairs and the holes of one block, given what lies before and behind it."""
     violations, _ = scan(rows, carry)
     return violations, holes.segments_of(rows, first, behind)
@@ -368,7 +368,7 @@ def _judge_key(
     conflicts = sum(fold.low != fold.high for fold in mine.values())
     counts["inconsistent-offsets"] = conflicts
     spare = [
-        holes.Candidate(fold.size, fold.start_ns, index)
+        holes.Filler(fold.size, fold.start_ns, index)
         for (name, index, _), fold in batches.items()
         if name == key and fold.base_low is None and fold.kind != "fail"
     ]
@@ -427,10 +427,10 @@ def _value_counts(
 def _chain(
     mine: Mapping[int, OffsetFold],
     first_end: int,
-    spare: Sequence[holes.Candidate],
+    spare: Sequence[holes.Filler],
     options: Mapping[str, Any],
     block: int,
-) -> tuple[list[Violation], int]:
+) -> tuple[list[ChainViolation], int]:
     """Stage 4: blocks, their summaries, carries, scans; the holes matched in one place."""
     known = [offset + 1 for offset, fold in mine.items() if fold.low is not None]
     reads = [
@@ -444,8 +444,8 @@ def _chain(
     rows = [row_of(offset, folds[offset], end) for offset in sorted(folds) if offset <= end]
     blocks = [rows[at : at + block] for at in range(0, len(rows), block)]
     carries = carries_of([summary_of(part) for part in blocks], first_end)
-    violations: list[Violation] = []
-    segments: list[holes.Segment] = []
+    violations: list[ChainViolation] = []
+    segments: list[holes.HoleSegment] = []
     for part, (carry, first, behind) in zip(blocks, carries, strict=True):
         found, gaps = scan_block(part, carry, first, behind)
         violations += found

@@ -4,7 +4,7 @@ import itertools
 import random
 
 from raftlog.verify.histories.interval import OPEN
-from raftlog.verify.judging.holes import Candidate, Segment, fill
+from raftlog.verify.judging.holes import Filler, HoleSegment, fill
 
 
 def by_trying_everything(segments, spare):
@@ -40,12 +40,10 @@ def random_case(rng, sizes):
     for _ in range(rng.randint(1, 3)):
         length = rng.randint(1, 3)
         cut = rng.random() < 0.6
-        segments.append(Segment(at, at + length, deadline, None, cut))
+        segments.append(HoleSegment(at, at + length, deadline, None, cut))
         at += length + (rng.randint(1, 2) if cut else 0)
         deadline += rng.randint(0, 4)
-    spare = [
-        Candidate(rng.choice(sizes), rng.randint(0, 8), None) for _ in range(rng.randint(0, 5))
-    ]
+    spare = [Filler(rng.choice(sizes), rng.randint(0, 8), None) for _ in range(rng.randint(0, 5))]
     return segments, spare
 
 
@@ -71,24 +69,24 @@ def test_batches_are_tiled_exactly():
 
 
 def test_the_first_hole_that_stays_empty_is_named():
-    segments = [Segment(3, 5, 10, "x", True), Segment(7, 8, 20, "y", True)]
-    outcome = fill(segments, [Candidate(1, 5, None), Candidate(1, 15, None)], 100)
+    segments = [HoleSegment(3, 5, 10, "x", True), HoleSegment(7, 8, 20, "y", True)]
+    outcome = fill(segments, [Filler(1, 5, None), Filler(1, 15, None)], 100)
     assert [hole.offset for hole in outcome.unfilled] == [4]
     assert outcome.count == 1, "the later append fills the later hole"
 
 
 def test_a_spent_budget_says_so():
-    spare = [Candidate(size, 0, None) for size in (2, 3, 5, 7, 11) for _ in range(6)]
-    outcome = fill([Segment(0, 167, 9, None, True)], spare, 20)
+    spare = [Filler(size, 0, None) for size in (2, 3, 5, 7, 11) for _ in range(6)]
+    outcome = fill([HoleSegment(0, 167, 9, None, True)], spare, 20)
     assert outcome.exhausted
     assert outcome.count == 0
 
 
 def test_a_hole_as_wide_as_the_world_costs_nothing():
     """An offset near 2^63 in a log taken for dense must not be walked one by one."""
-    outcome = fill([Segment(0, 2**62, 9, None, True)], [Candidate(1, 0, None)], 100)
+    outcome = fill([HoleSegment(0, 2**62, 9, None, True)], [Filler(1, 0, None)], 100)
     assert outcome.count == 2**62 - 1
-    outcome = fill([Segment(0, 2**62, 9, None, True)], [Candidate(2, 0, None)], 100)
+    outcome = fill([HoleSegment(0, 2**62, 9, None, True)], [Filler(2, 0, None)], 100)
     assert outcome.count == 1
 
 
@@ -96,7 +94,7 @@ def test_every_order_of_sizes_is_found():
     for sizes in itertools.permutations([1, 2, 3, 4]):
         segments, at = [], 0
         for size in sizes:
-            segments.append(Segment(at, at + size, 9, None, True))
+            segments.append(HoleSegment(at, at + size, 9, None, True))
             at += size + 1
-        spare = [Candidate(size, 0, None) for size in (4, 3, 2, 1)]
+        spare = [Filler(size, 0, None) for size in (4, 3, 2, 1)]
         assert fill(segments, spare, 10**4).count == 0

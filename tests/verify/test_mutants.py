@@ -10,7 +10,7 @@ import inspect
 
 import pytest
 from raftlog_sim.hunting import mutation
-from raftlog_sim.hunting.judge_hunt import KINDS, Hunt, judged_wrongly
+from raftlog_sim.hunting.judge_hunt import KINDS, JudgeHunt, judged_wrongly
 from raftlog_sim.hunting.small_logs import SHAPES
 
 from raftlog.verify.judging import anomalies, check, facts, holes, linearizability, search
@@ -34,16 +34,18 @@ def judge_restored(monkeypatch):
 @pytest.mark.usefixtures("judge_restored")
 def test_the_mutant_is_caught(mutant):
     mutant.apply()
-    _, wrong = judged_wrongly(Hunt(histories=SEEDS * len(mutant.expected), kinds=mutant.expected))
+    _, wrong = judged_wrongly(
+        JudgeHunt(histories=SEEDS * len(mutant.expected), kinds=mutant.expected)
+    )
     assert wrong
 
 
 def test_the_real_judge_is_not():
     """After the mutants, so that one that stays is seen."""
     shapes = tuple(SHAPES)
-    assert judged_wrongly(Hunt(histories=150 * len(shapes), kinds=shapes)) == (1500, [])
+    assert judged_wrongly(JudgeHunt(histories=150 * len(shapes), kinds=shapes)) == (1500, [])
     for kind in ("two-logs", "registers"):
-        assert judged_wrongly(Hunt(histories=300, kinds=(kind,))) == (300, [])
+        assert judged_wrongly(JudgeHunt(histories=300, kinds=(kind,))) == (300, [])
 
 
 def test_every_mistake_of_the_list_has_a_mutant():

@@ -10,7 +10,7 @@ import trio
 from raftlog.base.amounts import amount
 from raftlog.cli.demo import flights, spark_ending
 from raftlog.cli.demo import run as demo
-from raftlog.cli.demo.run import Outcome
+from raftlog.cli.demo.run import DemoOutcome
 from raftlog.cli.output.render import format_option, print_json
 from raftlog.cli.output.run_folder import make_run_folder
 from raftlog.runtime.real_ports import SystemClock
@@ -59,7 +59,7 @@ def _say(step: str) -> None:
     print(f"{step} ...", file=sys.stderr, flush=True)
 
 
-def _document(outcome: Outcome) -> dict[str, object]:
+def _document(outcome: DemoOutcome) -> dict[str, object]:
     return {
         "verdict": outcome.verdict,
         "claims": {claim.name: claim.as_json() for claim in outcome.claims},
@@ -70,7 +70,7 @@ def _document(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def _print(outcome: Outcome) -> None:
+def _print(outcome: DemoOutcome) -> None:
     for fault in outcome.faults:
         print(
             f"{fault.name} of broker {fault.node}: {amount(len(fault.moved()), 'partition')} "
@@ -92,7 +92,7 @@ def _print(outcome: Outcome) -> None:
     print(f"report: {outcome.folder / demo.REPORT}")
 
 
-def _print_spark(outcome: Outcome) -> None:
+def _print_spark(outcome: DemoOutcome) -> None:
     answers = outcome.spark
     if answers.skipped:
         print(f"Spark was skipped: {answers.skipped}")

@@ -10,8 +10,8 @@ import trio
 from raftlog.base.errors import OperatingError, RaftlogError
 from raftlog.base.ports import Clock
 from raftlog.base.units import Instant
-from raftlog.cli.demo.proof import Fault
-from raftlog.cli.demo.stream import Stream
+from raftlog.cli.demo.proof import DemoFault
+from raftlog.cli.demo.stream import RecordStream
 from raftlog.client.trio_driver import Client
 from raftlog.runtime.local.cluster import LocalCluster
 from raftlog.verify import HistoryWriter
@@ -33,18 +33,18 @@ class Lead(NamedTuple):
 
 @final
 @attrs.define(eq=False)
-class Faults:
+class DemoFaults:
     """Injects the faults while the stream runs. `share` is a row count from a share of all rows."""
 
     cluster: LocalCluster
     client: Client
-    stream: Stream
+    stream: RecordStream
     history: HistoryWriter
     clock: Clock
     topic: str
     rows: int
     replication: int
-    happened: list[Fault] = attrs.field(factory=list, init=False)
+    happened: list[DemoFault] = attrs.field(factory=list, init=False)
 
     async def run(self) -> None:
         """Both faults, one after the other; the stream may then finish at full speed."""
@@ -98,7 +98,7 @@ class Faults:
         await self._until_acknowledged(min(acknowledged + 100, self.rows))
         led = [partition for partition, lead in before.items() if lead.node == victim]
         self.happened.append(
-            Fault(
+            DemoFault(
                 name,
                 victim,
                 {partition: lead.epoch for partition, lead in before.items()},

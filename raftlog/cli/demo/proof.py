@@ -35,7 +35,7 @@ class Claim(NamedTuple):
 
 @final
 @attrs.frozen
-class Fault:
+class DemoFault:
     """One injected fault and what followed. Epochs are by partition; the gap is the longest time
     without an acknowledgement from the fault until all partitions were led again and in sync."""
 
@@ -154,7 +154,7 @@ def replicas_equal(logs: Sequence[ReplicaLog], replication: int) -> Claim:
     return Claim("replicas-equal", says, bool(by_partition))
 
 
-def faults_took_effect(faults: Sequence[Fault]) -> Claim:
+def faults_took_effect(faults: Sequence[DemoFault]) -> Claim:
     """Each fault moved at least one leader epoch, and acknowledgements went on after it."""
     says = "each fault moved leaders, and acknowledgements went on"
     for fault in faults:

@@ -15,10 +15,10 @@ from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog.base.units import NANOS_PER_SECOND
 from raftlog.cli.demo import flights, group_reading, proof, reading, spark_ending
-from raftlog.cli.demo.faults import Faults
-from raftlog.cli.demo.proof import Claim, Fault
-from raftlog.cli.demo.spark_ending import Answers
-from raftlog.cli.demo.stream import Stream
+from raftlog.cli.demo.faults import DemoFaults
+from raftlog.cli.demo.proof import Claim, DemoFault
+from raftlog.cli.demo.spark_ending import SparkAnswers
+from raftlog.cli.demo.stream import RecordStream
 from raftlog.cli.output.render import FAILED_CODE, UNKNOWN_CODE, progress
 from raftlog.cli.output.run_folder import utc_text, write_json
 from raftlog.client.trio_driver import Client
@@ -43,15 +43,15 @@ _WATCH_SECONDS: Final = 0.1
 
 @final
 @attrs.frozen(kw_only=True)
-class Outcome:
+class DemoOutcome:
     """The findings of the demo. `verdict` is the judge's word over the whole history."""
 
     folder: Path
     claims: tuple[Claim, ...]
-    faults: tuple[Fault, ...]
+    faults: tuple[DemoFault, ...]
     verdict: str
     metrics: dict[str, Any]
-    spark: Answers = attrs.field(factory=Answers)
+    spark: SparkAnswers = attrs.field(factory=SparkAnswers)
 
     @property
     def exit_code(self) -> int:
@@ -63,7 +63,7 @@ class Outcome:
 
 async def run(
     folder: Path, rows: int, say: Callable[[str], None], *, with_spark: bool = True
-) -> Outcome:
+) -> DemoOutcome:
     """Run the demo into `folder`; `say` is told each step. The cluster is stopped in any case."""
     archive = flights.archive_path()
     clock = SystemClock()
@@ -102,7 +102,7 @@ class _Demo:
         self.with_spark = with_spark
         self.began = began
 
-    async def run(self, archive: Path) -> Outcome:
+    async def run(self, archive: Path) -> DemoOutcome:
         """Stream, break, read back, prove."""
         async with Client(self.cluster.bootstrap_servers, client_id="demo") as client:
             await client.create_topic(
@@ -155,7 +155,7 @@ class _Demo:
             },
         }
         verdict = judgement.verdict.verdict
-        outcome = Outcome(
+        outcome = DemoOutcome(
             folder=self.folder,
             claims=claims,
             faults=tuple(faults.happened),
@@ -166,18 +166,20 @@ class _Demo:
         self._write_verdict(judgement, outcome)
         return outcome
 
-    async def _spark(self, records: int) -> Answers:
+    async def _spark(self, records: int) -> SparkAnswers:
         if not self.with_spark:
-            return Answers(skipped="--no-spark was given")
+            return SparkAnswers(skipped="--no-spark was given")
         self.say("Spark: the log as a table and a stream, joined with the history")
         servers = self.cluster.bootstrap_servers
         return await trio.to_thread.run_sync(spark_ending.run, servers, TOPIC, self.folder, records)
 
     async def _stream(
         self, client: Client, history: HistoryWriter, archive: Path
-    ) -> tuple[Stream, Faults, float]:
-        stream = Stream(client, history, self.clock, TOPIC, PARTITIONS, limit=self.rows * 30 // 100)
-        faults = Faults(
+    ) -> tuple[RecordStream, DemoFaults, float]:
+        stream = RecordStream(
+            client, history, self.clock, TOPIC, PARTITIONS, limit=self.rows * 30 // 100
+        )
+        faults = DemoFaults(
             self.cluster, client, stream, history, self.clock, TOPIC, self.rows, BROKERS
         )
         await faults.recovered()
@@ -200,7 +202,7 @@ class _Demo:
         with self._history_file("r") as file:
             return judge(file)
 
-    def _write_verdict(self, judgement: Judgement, outcome: Outcome) -> None:
+    def _write_verdict(self, judgement: Judgement, outcome: DemoOutcome) -> None:
         invariants = {
             claim.name: {"status": "held" if claim.holds else "violated", "note": _note(claim)}
             for claim in outcome.claims
@@ -227,7 +229,7 @@ def _note(claim: Claim) -> str:
     return claim.says if claim.holds else f"{claim.says}: {claim.evidence}"
 
 
-def _all_settled(stream: Stream) -> Claim:
+def _all_settled(stream: RecordStream) -> Claim:
     """Every record was acknowledged: idempotent retries outlast both faults."""
     left = stream.sent - len(stream.acknowledged)
     evidence = f"{len(stream.unknown)} unknown, {len(stream.refused)} refused" if left else ""
@@ -239,7 +241,7 @@ def _all_settled(stream: Stream) -> Claim:
     )
 
 
-async def _watch(stream: Stream, advance: Callable[[int], None]) -> None:
+async def _watch(stream: RecordStream, advance: Callable[[int], None]) -> None:
     shown = 0
     while not stream.done:
         await trio.sleep(_WATCH_SECONDS)
@@ -257,7 +259,7 @@ def _keep_outputs(cluster: LocalCluster, folder: Path) -> None:
             shutil.copy(log, target / "output.log")
 
 
-def _manifest(outcome: Outcome, began: str, ended: str, rows: int) -> dict[str, Any]:
+def _manifest(outcome: DemoOutcome, began: str, ended: str, rows: int) -> dict[str, Any]:
     """The content of run.json, which the report shows as well."""
     return {
         "version": 1,

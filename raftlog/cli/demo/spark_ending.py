@@ -35,7 +35,7 @@ NAME_SQL: Final = (
 """How the history names a record: its key, #, the row's number."""
 
 
-class Answers(NamedTuple):
+class SparkAnswers(NamedTuple):
     """The findings of Spark; `skipped` says why it did not run."""
 
     claims: tuple[Claim, ...] = ()
@@ -62,12 +62,12 @@ class Answers(NamedTuple):
         }
 
 
-def run(bootstrap: str, topic: str, folder: Path, records: int) -> Answers:
+def run(bootstrap: str, topic: str, folder: Path, records: int) -> SparkAnswers:
     """Everything that Spark adds, for a topic of this many records. Never raises for Spark's own
     absence; a job that fails is a claim that does not hold."""
     error = missing()
     if error is not None:
-        return Answers(skipped=f"{error.what}: {error.do}")
+        return SparkAnswers(skipped=f"{error.what}: {error.do}")
     spark = local_session(
         MASTER,
         name="raftlog demo",
@@ -79,12 +79,14 @@ def run(bootstrap: str, topic: str, folder: Path, records: int) -> Answers:
         return _answers(spark, bootstrap, topic, folder, records)
     except Exception as cause:  # what a job raises is Spark's business; the demo must say so
         text = str(cause) if isinstance(cause, RaftlogError) else str(cause).partition("\n")[0]
-        return Answers((Claim("spark", "Spark reads the log", False, text[:500]),))
+        return SparkAnswers((Claim("spark", "Spark reads the log", False, text[:500]),))
     finally:
         spark.stop()
 
 
-def _answers(spark: Session, bootstrap: str, topic: str, folder: Path, records: int) -> Answers:
+def _answers(
+    spark: Session, bootstrap: str, topic: str, folder: Path, records: int
+) -> SparkAnswers:
     from raftlog.spark.history_table import read_history
     from raftlog.spark.verify_job import verify_topic
 
@@ -110,7 +112,7 @@ def _answers(spark: Session, bootstrap: str, topic: str, folder: Path, records: 
             "" if streamed == records else f"{amount(streamed, 'record', grouped=True)}",
         ),
     )
-    return Answers(claims, _worst_carriers(stored), hours)
+    return SparkAnswers(claims, _worst_carriers(stored), hours)
 
 
 def _claim(check: "LogCheck") -> Claim:

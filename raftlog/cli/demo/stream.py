@@ -29,7 +29,7 @@ TRICKLE_SECONDS: Final = 0.02
 
 @final
 @attrs.define(eq=False)
-class Stream:
+class RecordStream:
     """The producer's side of the demo. `limit` is how many rows may be sent at full speed now."""
 
     client: Client

@@ -103,7 +103,7 @@ class GroupDescription(NamedTuple):
 
 
 @final
-class Listing(NamedTuple):
+class GroupListing(NamedTuple):
     """The groups of the brokers that told of theirs, sorted by name, and why others did not."""
 
     groups: list[ListedGroup]
@@ -121,7 +121,7 @@ class Listing(NamedTuple):
         )
 
 
-async def list_known(client: Client) -> Listing:
+async def list_known(client: Client) -> GroupListing:
     """The consumer groups of all brokers that answer."""
     await client.know_brokers()
     brokers = (await client.ask(metadata([]))).brokers
@@ -141,7 +141,7 @@ async def list_known(client: Client) -> Listing:
     async with gather() as nursery:
         for broker in brokers:
             nursery.start_soon(ask, broker.node_id)
-    return Listing([found[name] for name in sorted(found)], silent)
+    return GroupListing([found[name] for name in sorted(found)], silent)
 
 
 async def list_all(client: Client) -> list[ListedGroup]:

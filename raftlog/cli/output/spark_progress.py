@@ -15,7 +15,7 @@ LOOK_SECONDS: Final = 0.5
 
 
 @final
-class Steps:
+class SparkSteps:
     """Shown while the block runs. `say` and `follow` may be called from any thread."""
 
     def __init__(self, *, shown: bool | None = None) -> None:

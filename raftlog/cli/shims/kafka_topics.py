@@ -49,7 +49,7 @@ class _Failure(Exception):
     """An error in the words that Kafka's tool has for it."""
 
 
-class Asked(NamedTuple):
+class TopicsAsked(NamedTuple):
     """The flags."""
 
     action: str
@@ -130,7 +130,7 @@ def kafka_topics(**flags: Any) -> int:
     return 0
 
 
-def _asked(flags: dict[str, Any]) -> Asked:
+def _asked(flags: dict[str, Any]) -> TopicsAsked:
     """Judge the flags as Kafka's tool does."""
     names = {"list_" if action == "list" else action: action for action in _ACTIONS}
     actions = [action for name, action in names.items() if flags[name]]
@@ -161,7 +161,7 @@ def _asked(flags: dict[str, Any]) -> Asked:
         usage(f"Option --{filters[0].replace('_', '-')} goes with --describe")
     if len(filters) > 1:
         usage("Only one of the filters of --describe can be used at a time")
-    return Asked(
+    return TopicsAsked(
         action,
         topic,
         raw_id,
@@ -209,7 +209,7 @@ def _assignment(text: str | None) -> tuple[tuple[int, ...], ...]:
 # --- actions --------------------------------------------------------------------------------------
 
 
-async def _create(asked: Asked, client: Client) -> None:
+async def _create(asked: TopicsAsked, client: Client) -> None:
     name = asked.topic or ""
     problem = topic_name_problem(name)
     if problem is not None:
@@ -238,7 +238,7 @@ async def _create(asked: Asked, client: Client) -> None:
             print(f"WARNING: {result.message}")
 
 
-async def _matching(asked: Asked, client: Client) -> list[MetadataResponseTopic]:
+async def _matching(asked: TopicsAsked, client: Client) -> list[MetadataResponseTopic]:
     """The topics that --topic, --topic-id and --exclude-internal leave, sorted."""
     answer: MetadataResponse = await client.ask(metadata())
     found = [
@@ -266,7 +266,7 @@ def _pattern(text: str) -> re.Pattern[str]:
         raise _Failure(f"{text} is an invalid regex: {error}") from None
 
 
-async def _list(asked: Asked, client: Client) -> None:
+async def _list(asked: TopicsAsked, client: Client) -> None:
     names = [topic.name for topic in await _matching(asked, client)]
     if asked.form == "json":
         print_json({"topics": names})
@@ -275,7 +275,7 @@ async def _list(asked: Asked, client: Client) -> None:
         print(name)
 
 
-async def _describe(asked: Asked, client: Client) -> None:
+async def _describe(asked: TopicsAsked, client: Client) -> None:
     names = [topic.name or "" for topic in await _matching(asked, client)]
     described = await describe_topics(client, names) if names else []
     shown = [_filtered(asked, each) for each in described]
@@ -287,7 +287,7 @@ async def _describe(asked: Asked, client: Client) -> None:
         _print_description(asked, each)
 
 
-def _filtered(asked: Asked, topic: TopicDescription) -> TopicDescription:
+def _filtered(asked: TopicsAsked, topic: TopicDescription) -> TopicDescription:
     partitions: list[PartitionView] = list(topic.partitions)
     for name in asked.filters:
         if name == "topics_with_overrides":
@@ -296,7 +296,7 @@ def _filtered(asked: Asked, topic: TopicDescription) -> TopicDescription:
     return topic._replace(partitions=tuple(partitions))
 
 
-def _print_description(asked: Asked, topic: TopicDescription) -> None:
+def _print_description(asked: TopicsAsked, topic: TopicDescription) -> None:
     legacy = asked.form == "legacy"
     header = topic.legacy_header() if legacy else topic.header()
     if asked.filters == ("topics_with_overrides",):
@@ -311,7 +311,7 @@ def _print_description(asked: Asked, topic: TopicDescription) -> None:
         print(partition.legacy_line() if legacy else partition.line())
 
 
-async def _alter(asked: Asked, client: Client) -> None:
+async def _alter(asked: TopicsAsked, client: Client) -> None:
     assert asked.partitions is not None, asked
     for topic in await _matching(asked, client):
         name, before = topic.name or "", len(topic.partitions)
@@ -330,7 +330,7 @@ async def _alter(asked: Asked, client: Client) -> None:
             each.check()
 
 
-async def _delete(asked: Asked, client: Client) -> None:
+async def _delete(asked: TopicsAsked, client: Client) -> None:
     names = [topic.name or "" for topic in await _matching(asked, client)]
     results: list[TopicResult] = await client.ask(delete_topics(names)) if names else []
     for each in results:

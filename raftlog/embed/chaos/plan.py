@@ -72,7 +72,7 @@ _INSTEAD: Final = {
 
 
 @final
-class Refused(OperatingError):
+class PlanRefused(OperatingError):
     """A scenario that real processes cannot play; the text names each line."""
 
 
@@ -100,7 +100,7 @@ class PlannedStep:
 
 @final
 @attrs.frozen(kw_only=True)
-class Plan:
+class ChaosPlan:
     """The steps of a scenario, and the cluster that they need."""
 
     name: str
@@ -130,9 +130,9 @@ def _spread_ms(step: PlannedStep) -> int:
     return every * int(step.arguments.get("count", 0)) if every else 0
 
 
-def plan_of(document: Mapping[str, Any], on: str, seed: int | None = None) -> Plan:
-    """The plan for the output of `raftlog sim steps --format json`. `Refused` names every line that
-    real processes cannot play. `seed` replaces the scenario's."""
+def plan_of(document: Mapping[str, Any], on: str, seed: int | None = None) -> ChaosPlan:
+    """The plan for the output of `raftlog sim steps --format json`. `PlanRefused` names every line
+    that real processes cannot play. `seed` replaces the scenario's."""
     settings: dict[str, int] = {}
     refused: list[str] = []
     for each in document["settings"]:
@@ -144,7 +144,7 @@ def plan_of(document: Mapping[str, Any], on: str, seed: int | None = None) -> Pl
     for step in steps:
         refused += [f"line {step.line}: {step.kind}{why}" for why in _problems(step)]
     if refused:
-        raise Refused(
+        raise PlanRefused(
             "real processes cannot do this:\n  " + "\n  ".join(refused),
             on=on,
             do="leave these lines out, or play it by `raftlog sim replay`; steps that real "
@@ -152,10 +152,10 @@ def plan_of(document: Mapping[str, Any], on: str, seed: int | None = None) -> Pl
         )
     brokers = settings.get("brokers", 3)
     if brokers > BROKERS_MAX:
-        raise Refused(
+        raise PlanRefused(
             f"{amount(brokers, 'broker')}: at most {BROKERS_MAX} fit on one machine", on=on
         )
-    return Plan(
+    return ChaosPlan(
         name=document["name"],
         seed=settings.get("seed", 1) if seed is None else seed,
         brokers=brokers,
@@ -192,7 +192,7 @@ def _problems(step: PlannedStep) -> Iterator[str]:
             yield f" {name}={step.arguments[name]}: no group is played, name a node or a leader"
 
 
-def default_load(plan: Plan, every_ms: int, reads_ms: int) -> Sequence[PlannedStep]:
+def default_load(plan: ChaosPlan, every_ms: int, reads_ms: int) -> Sequence[PlannedStep]:
     """Client steps for a scenario that has none: a producer and a reader for each partition, until
     the scenario is over."""
     found: list[PlannedStep] = []

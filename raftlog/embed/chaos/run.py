@@ -22,10 +22,10 @@ import attrs
 
 from raftlog.base.errors import OperatingError, RaftlogError
 from raftlog.client.blocking import BlockingClient
-from raftlog.embed.chaos.plan import Plan, default_load
+from raftlog.embed.chaos.plan import ChaosPlan, default_load
 from raftlog.embed.chaos.program import Program, interrupts_held
-from raftlog.embed.chaos.stage import Stage, TimeIsUp, Wait, now
-from raftlog.embed.chaos.workload import Workload
+from raftlog.embed.chaos.stage import ChaosStage, TimeIsUp, Wait, now
+from raftlog.embed.chaos.workload import ChaosWorkload
 from raftlog.embed.cluster import Cluster
 from raftlog.embed.recording.recording import recording
 from raftlog.verify import judge
@@ -46,7 +46,7 @@ _WAIT_SECONDS: Final = 0.2
 
 @final
 @attrs.define(eq=False)
-class Found:
+class ChaosFindings:
     """The findings of a run. `checks` are those of `raftlog.verify.judging.run_checks`."""
 
     checks: dict[str, dict[str, Any]] = attrs.field(factory=dict)
@@ -65,10 +65,10 @@ class Found:
 
 @final
 @attrs.frozen(kw_only=True)
-class Asked:
+class ChaosRun:
     """How a plan is played. `command` is the user's program; `shown` is where its output goes."""
 
-    plan: Plan
+    plan: ChaosPlan
     folder: Path
     command: str | None
     warm_up_seconds: float
@@ -76,10 +76,10 @@ class Asked:
     shown: BinaryIO
 
 
-def run(asked: Asked) -> Found:
+def run(asked: ChaosRun) -> ChaosFindings:
     """Play a plan. Afterwards the folder has the history and all output. `OperatingError` when the
     cluster does not start."""
-    found, plan = Found(), asked.plan
+    found, plan = ChaosFindings(), asked.plan
     deadline = now() + asked.limit_seconds
     with ExitStack() as stack:
         cluster = stack.enter_context(
@@ -109,7 +109,7 @@ def run(asked: Asked) -> Found:
         )
         program = stack.enter_context(_program(asked, cluster.bootstrap_servers))
         steps = [each for each in plan.steps if each.of_clients]
-        work = Workload(
+        work = ChaosWorkload(
             cluster.bootstrap_servers,
             own,
             steps or default_load(plan, _SEND_EVERY_MS, _READ_EVERY_MS),
@@ -120,7 +120,7 @@ def run(asked: Asked) -> Found:
         began = now() + (asked.warm_up_seconds if program is not None else 0.0)
         work.start(began)
         wait = _waiting(deadline)
-        stage = Stage(cluster, client, history, TOPIC, wait)
+        stage = ChaosStage(cluster, client, history, TOPIC, wait)
         try:
             stage.play(plan.faults, began)
             wait(began + plan.lasts_ms / 1000)
@@ -151,10 +151,10 @@ def _waiting(deadline: float) -> Wait:
 
 
 def _finish(
-    asked: Asked,
-    found: Found,
-    stage: Stage,
-    work: Workload,
+    asked: ChaosRun,
+    found: ChaosFindings,
+    stage: ChaosStage,
+    work: ChaosWorkload,
     program: Program | None,
     deadline: float,
 ) -> None:
@@ -180,7 +180,7 @@ def _finish(
 
 
 @contextmanager
-def _program(asked: Asked, servers: str) -> Iterator[Program | None]:
+def _program(asked: ChaosRun, servers: str) -> Iterator[Program | None]:
     if asked.command is None:
         yield None
         return
@@ -200,7 +200,7 @@ def _program(asked: Asked, servers: str) -> Iterator[Program | None]:
             program.end()
 
 
-def _judge_program(path: Path, found: Found) -> None:
+def _judge_program(path: Path, found: ChaosFindings) -> None:
     """Judge the history that the program itself recorded, if there is one."""
     if not path.exists():
         return

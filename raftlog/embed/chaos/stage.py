@@ -39,7 +39,7 @@ class TimeIsUp(Exception):
 
 @final
 @attrs.define(eq=False)
-class Stage:
+class ChaosStage:
     """Plays steps on a cluster. `struck` counts the steps that did something, by kind. `in_vain`
     lists those that did nothing."""
 
@@ -280,19 +280,19 @@ class Stage:
         )
 
 
-_STRIKES: Final[dict[str, Callable[[Stage, PlannedStep], Undo | None]]] = {
-    "crash": Stage._crash,
-    "stop": Stage._stop,
-    "pause": Stage._pause,
-    "partition": Stage._partition,
-    "one-way": Stage._one_way,
-    "bridge": Stage._bridge,
-    "ring": Stage._ring,
-    "clog": Stage._clog,
-    "slow-link": Stage._slow_link,
-    "slow-disk": Stage._slow_disk,
-    "disk-full": Stage._disk_full,
-    "failed-sync": Stage._failed_sync,
+_STRIKES: Final[dict[str, Callable[[ChaosStage, PlannedStep], Undo | None]]] = {
+    "crash": ChaosStage._crash,
+    "stop": ChaosStage._stop,
+    "pause": ChaosStage._pause,
+    "partition": ChaosStage._partition,
+    "one-way": ChaosStage._one_way,
+    "bridge": ChaosStage._bridge,
+    "ring": ChaosStage._ring,
+    "clog": ChaosStage._clog,
+    "slow-link": ChaosStage._slow_link,
+    "slow-disk": ChaosStage._slow_disk,
+    "disk-full": ChaosStage._disk_full,
+    "failed-sync": ChaosStage._failed_sync,
 }
 
 

@@ -25,7 +25,7 @@ Due = tuple[float, int]
 
 
 @final
-class Workload:
+class ChaosWorkload:
     """The threads of producers and readers. Call `start`, then `join`; `stop` ends them early."""
 
     def __init__(

@@ -3,7 +3,7 @@
 from typing import Any, Final, final
 
 from raftlog.embed.recording.kafka_python import DEFINITE, UNSURE, found_in
-from raftlog.embed.recording.operations import Operation
+from raftlog.embed.recording.operations import RecordedCall
 from raftlog.embed.recording.wrapper import (
     NO_TRANSACTIONS,
     ONE_BY_ONE,
@@ -104,7 +104,7 @@ class RecordedConsumer(Recorded):
         return await self._raftlog_original.seek_to_end(*args, **more)
 
 
-def _end(sending: Operation, done: Any) -> None:
+def _end(sending: RecordedCall, done: Any) -> None:
     if done.cancelled():
         sending.info("the wait was cancelled; the send goes on")
         return

@@ -14,7 +14,7 @@ from typing import Any, Final, final
 from raftlog.base.errors import LocalMisuse
 from raftlog.embed.recording.door import Identify, SeenRecord, identity_of
 from raftlog.embed.recording.history import Recording
-from raftlog.embed.recording.operations import Operation
+from raftlog.embed.recording.operations import RecordedCall
 from raftlog.embed.recording.wrapper import NO_TRANSACTIONS, ONE_BY_ONE, Recorded, not_recorded
 
 LIBRARY: Final = "confluent_kafka"
@@ -127,7 +127,7 @@ class RecordedConsumer(Recorded):
         return self._raftlog_original.assign(*args, **more)
 
 
-def _end(sending: Operation, topic: str, error: Any, message: Any) -> None:
+def _end(sending: RecordedCall, topic: str, error: Any, message: Any) -> None:
     if error is None:
         sending.sent(topic, message.partition(), message.offset())
     elif error.name() in DEFINITE:

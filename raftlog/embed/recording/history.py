@@ -26,7 +26,7 @@ from raftlog.base.arguments import checked
 from raftlog.base.errors import LocalMisuse, OperatingError
 from raftlog.client.core.arguments import Seconds, TopicName
 from raftlog.embed.recording.door import Identify, Identity, by_value, sent_twice
-from raftlog.embed.recording.operations import Operation, Seats
+from raftlog.embed.recording.operations import RecordedCall, Seats
 from raftlog.verify import Header, HistoryWriter, Judgement, Verdict, judge
 from raftlog.verify.judging.verdict import INVALID
 from raftlog.verify.report.page import RunFolder, render
@@ -78,10 +78,10 @@ class Recording:
         self._sink: Any = StringIO()
         self._writer: HistoryWriter | None = None
         self._failure: Exception | None = None
-        self._open: dict[Operation, None] = {}
-        self._put_off: dict[Operation, tuple[str, str]] = {}
+        self._open: dict[RecordedCall, None] = {}
+        self._put_off: dict[RecordedCall, tuple[str, str]] = {}
         """Sends that the application may try again -> how they end if it does not, and why."""
-        self._sent: dict[str, dict[Identity, Operation]] = {}
+        self._sent: dict[str, dict[Identity, RecordedCall]] = {}
         """Topic -> what was sent to it."""
         self._identities: list[Identify] = []
         """The identify functions of the recorded clients, each once."""
@@ -151,7 +151,9 @@ class Recording:
         """Whether operations on this topic are recorded."""
         return self._topics is None or topic in self._topics
 
-    def begin(self, seats: Seats, f: str, key: str | None = None, value: Any = None) -> Operation:
+    def begin(
+        self, seats: Seats, f: str, key: str | None = None, value: Any = None
+    ) -> RecordedCall:
         """Record a call. It is handed to the disk when this returns."""
         with self._lock:
             writer = self._running()
@@ -165,7 +167,7 @@ class Recording:
             if process is None:
                 process = self._processes
                 self._processes += 1
-            begun = Operation(self, seats, process, f, key or "", value)
+            begun = RecordedCall(self, seats, process, f, key or "", value)
             writer.invoke(process, f, time_ns=self._now(), key=key, value=value)
             self._operations += 1
             self._open[begun] = None
@@ -173,7 +175,7 @@ class Recording:
 
     def begin_send(
         self, seats: Seats, topic: str, partition: int | None, identity: Identity
-    ) -> Operation:
+    ) -> RecordedCall:
         """Record a send. If an earlier send of the same value failed, this one continues it."""
         key = f"{topic}/{'?' if partition is None or partition < 0 else partition}"
         with self._lock:
@@ -189,7 +191,7 @@ class Recording:
             sent[identity] = begun = self.begin(seats, "send", key, identity)
             return begun
 
-    def put_off(self, ended: Operation, kind: str, error: str) -> None:
+    def put_off(self, ended: RecordedCall, kind: str, error: str) -> None:
         """End a call that failed or whose outcome is unknown. For a send that is written only at
         the end of the recording, because the application may try again with the same value. `info`
         is final: a later refusal says nothing about the first attempt."""
@@ -201,7 +203,13 @@ class Recording:
                 self._put_off[ended] = ("info", unsure) if unsure else (kind, error)
 
     def end(
-        self, ended: Operation, kind: str, *, value: Any = None, key: str | None = None, **more: Any
+        self,
+        ended: RecordedCall,
+        kind: str,
+        *,
+        value: Any = None,
+        key: str | None = None,
+        **more: Any,
     ) -> None:
         """Record a return, once."""
         with self._lock:

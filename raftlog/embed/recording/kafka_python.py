@@ -1,15 +1,15 @@
 """kafka-python: `KafkaProducer` and `KafkaConsumer`.
 
 The future of a send tells the outcome. Its callbacks run in the sender's thread, a moment before or
-after `get` returns in the application's thread. So `Operation.look` asks the future itself at the
-end.
+after `get` returns in the application's thread. So `RecordedCall.look` asks the future itself at
+the end.
 """
 
 from itertools import chain
 from typing import Any, Final, final
 
 from raftlog.embed.recording.door import SeenRecord, identity_of
-from raftlog.embed.recording.operations import Operation
+from raftlog.embed.recording.operations import RecordedCall
 from raftlog.embed.recording.wrapper import NO_TRANSACTIONS, Recorded, not_recorded
 
 LIBRARY: Final = "kafka"
@@ -114,7 +114,7 @@ def found_in(consumer: Recorded, *lists: list[Any]) -> dict[str, list[list[Any]]
     return found
 
 
-def _failed(sending: Operation, error: Any) -> None:
+def _failed(sending: RecordedCall, error: Any) -> None:
     if type(error).__name__ in DEFINITE:
         sending.fail(error)
     else:

@@ -11,10 +11,10 @@ class OpenHistory(Protocol):
     """The recording that an operation belongs to."""
 
     def end(
-        self, ended: "Operation", kind: str, *, value: Any = None, key: str | None = None
+        self, ended: "RecordedCall", kind: str, *, value: Any = None, key: str | None = None
     ) -> None: ...
     def acknowledged(self, key: str, offset: int) -> None: ...
-    def put_off(self, ended: "Operation", kind: str, error: str) -> None: ...
+    def put_off(self, ended: "RecordedCall", kind: str, error: str) -> None: ...
 
 
 @final
@@ -37,7 +37,7 @@ class Seats:
 
 
 @final
-class Operation:
+class RecordedCall:
     """A recorded call. Its first end counts; later ones are ignored."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Reading:
     """A poll. `with` records its call and its return. The block puts the polled records into
     `found`: topic partition -> pairs of offset and identity."""
 
-    def __init__(self, polling: Operation) -> None:
+    def __init__(self, polling: RecordedCall) -> None:
         self._polling = polling
         self.found: dict[str, list[list[Any]]] = {}
 

@@ -13,19 +13,21 @@ from raftlog.client.core.errors import ConnectionLost, OutcomeUnknown
 from raftlog.client.core.fetcher import Trouble
 from raftlog.client.core.values import RecordPosition
 from raftlog.embed.recording.kafka_python import found_in
-from raftlog.embed.recording.operations import Operation
+from raftlog.embed.recording.operations import RecordedCall
 from raftlog.embed.recording.wrapper import Recorded
 
 
 class _RecordedSender(Recorded):
     """The base of both recorded clients."""
 
-    def _begun(self, topic: Any, value: Any, more: dict[str, Any]) -> Operation | None:
+    def _begun(self, topic: Any, value: Any, more: dict[str, Any]) -> RecordedCall | None:
         return self._sending(
             topic, more.get("partition"), more.get("key"), value, more.get("headers")
         )
 
-    def _told(self, sending: Operation, then: Callable[[Any], Any] | None) -> Callable[[Any], None]:
+    def _told(
+        self, sending: RecordedCall, then: Callable[[Any], Any] | None
+    ) -> Callable[[Any], None]:
         def told(outcome: RecordPosition | RaftlogError) -> None:
             _end(sending, outcome)
             if then is not None:
@@ -193,7 +195,7 @@ class RecordedConsumer(Recorded):
         return self._raftlog_original.seek(*args, **more)
 
 
-def _end(sending: Operation, outcome: Any) -> None:
+def _end(sending: RecordedCall, outcome: Any) -> None:
     if isinstance(outcome, RecordPosition):
         topic = sending.key.rpartition("/")[0]
         sending.sent(topic, outcome.partition, outcome.offset)

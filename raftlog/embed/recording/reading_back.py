@@ -10,13 +10,13 @@ from raftlog.client.core.asks import EARLIEST, LATEST
 from raftlog.client.core.fetcher import Trouble
 from raftlog.client.core.values import TopicPartition
 from raftlog.embed.recording.door import Identify, SeenRecord, identity_of
-from raftlog.embed.recording.operations import Operation, Reading
+from raftlog.embed.recording.operations import Reading, RecordedCall
 
 _POLL_SECONDS: Final = 0.2
 
 
 def read_everything(
-    begin: Callable[[], Operation],
+    begin: Callable[[], RecordedCall],
     bootstrap: str,
     topics: Sequence[str],
     acknowledged: Mapping[str, int],

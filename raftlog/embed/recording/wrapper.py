@@ -11,7 +11,7 @@ from typing import Any, Final
 from raftlog.base.errors import LocalMisuse
 from raftlog.embed.recording.door import Identify, SeenRecord, identity_of
 from raftlog.embed.recording.history import Recording
-from raftlog.embed.recording.operations import Operation, Reading, Seats
+from raftlog.embed.recording.operations import Reading, RecordedCall, Seats
 
 _OWN: Final = ("_raftlog_original", "_raftlog_history", "_raftlog_identify", "_raftlog_seats")
 
@@ -33,7 +33,7 @@ class Recorded:
 
     def _sending(
         self, topic: Any, partition: int | None, key: Any, value: Any, headers: Any
-    ) -> Operation | None:
+    ) -> RecordedCall | None:
         """Record a send before it happens. None when its topic is not recorded, or is no text, so
         that the library will refuse the call."""
         history = self._raftlog_history

@@ -20,6 +20,7 @@ from raftlog.base.trace import TraceEvent
 from raftlog.runtime.disks.open_files import Descriptors
 from raftlog.runtime.real_ports import PRIVATE_FILE, make_data_directory, refuse_irregular
 from raftlog.runtime.regular_files import open_regular
+from raftlog.runtime.settings.settings_file import SettingsFile
 from raftlog.storage.directories.data_dir import DirectoryImage
 from raftlog.storage.directories.directory_move import settle_moves
 from raftlog.storage.directories.log_directories import (
@@ -33,15 +34,7 @@ from raftlog.storage.replica import GROUPS_DIRECTORY
 LOCK_FILE: Final = ".lock"
 
 
-class Settings(Protocol):
-    """A configuration file, as `config_file` reads it."""
-
-    def text(self, key: str) -> str: ...
-    def where(self, key: str) -> str: ...
-    def required(self, *keys: str) -> str: ...
-
-
-def log_dirs(settings: Settings) -> tuple[str, ...]:
+def log_dirs(settings: SettingsFile) -> tuple[str, ...]:
     """The data directory, then the further log directories; `ConfigError` for one named twice."""
     key = "log.dirs" if settings.text("log.dirs") else "log.dir"
     paths = tuple(each.strip() for each in settings.required("log.dirs", "log.dir").split(","))

@@ -1,8 +1,9 @@
 """The settings that let tests make a broker fail, and when they are refused."""
 
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from raftlog.base.errors import ConfigError
+from raftlog.runtime.settings.settings_file import SettingsFile
 
 FAULTS: Final = "raftlog.testing.faults"
 FAULTS_DIRECTORY: Final = f"{FAULTS}.directory"
@@ -18,15 +19,7 @@ class FaultSettings(NamedTuple):
 NO_FAULTS: Final = FaultSettings()
 
 
-class Settings(Protocol):
-    """A configuration file, as `config_file` reads it."""
-
-    def flag(self, key: str) -> bool: ...
-    def text(self, key: str) -> str: ...
-    def where(self, key: str) -> str: ...
-
-
-def fault_settings(settings: Settings) -> FaultSettings:
+def fault_settings(settings: SettingsFile) -> FaultSettings:
     """The fault settings of a file; `ConfigError` for a folder of faults without faults."""
     found = FaultSettings(settings.flag(FAULTS), settings.text(FAULTS_DIRECTORY))
     if found.directory and not found.on:
@@ -38,7 +31,7 @@ def fault_settings(settings: Settings) -> FaultSettings:
     return found
 
 
-def refuse_reachable(faults: FaultSettings, loopback_only: bool, settings: Settings) -> None:
+def refuse_reachable(faults: FaultSettings, loopback_only: bool, settings: SettingsFile) -> None:
     """Raise `ConfigError` where faults are on and a listener is not on loopback."""
     if loopback_only or not faults.on:
         return

@@ -1,26 +1,21 @@
 """Settings of a broker's file for consumer groups: `group.*` and `offsets.*` settings, judged."""
 
-from typing import Final, Protocol
+from typing import Final
 
 from raftlog.base.errors import ConfigError
 from raftlog.base.units import Nanos, millis
 from raftlog.broker.config import OffsetsTopicSettings, session_timeout_ms_least
 from raftlog.groups.settings import GroupSettings
+from raftlog.runtime.settings.settings_file import SettingsFile
 
 _MINUTE_MS: Final = 60_000
 _SHORTEST: Final = "group.min.session.timeout.ms"
 _LONGEST: Final = "group.max.session.timeout.ms"
 
 
-class Settings(Protocol):
-    """The lines of a file with their defaults."""
-
-    def number(self, key: str) -> int: ...
-
-    def where(self, key: str) -> str: ...
-
-
-def group_settings(settings: Settings, heartbeat_ns: Nanos, election_ns: Nanos) -> GroupSettings:
+def group_settings(
+    settings: SettingsFile, heartbeat_ns: Nanos, election_ns: Nanos
+) -> GroupSettings:
     """The settings that coordinators get. `ConfigError` where a session could end while the
     coordinator that was replaced still answers, or where no session timeout is left."""
     shortest, longest = settings.number(_SHORTEST), settings.number(_LONGEST)
@@ -49,7 +44,7 @@ def group_settings(settings: Settings, heartbeat_ns: Nanos, election_ns: Nanos) 
     )
 
 
-def offsets_topic_settings(settings: Settings) -> OffsetsTopicSettings:
+def offsets_topic_settings(settings: SettingsFile) -> OffsetsTopicSettings:
     """How the internal topic is made, and how long its writes may take."""
     return OffsetsTopicSettings(
         partitions=settings.number("offsets.topic.num.partitions"),

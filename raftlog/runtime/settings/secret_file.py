@@ -2,11 +2,12 @@
 
 import os
 import stat
-from typing import Final, Protocol
+from typing import Final
 
 from raftlog.base.amounts import amount
 from raftlog.base.errors import ConfigError
 from raftlog.runtime.regular_files import open_regular
+from raftlog.runtime.settings.settings_file import SettingsFile
 
 SECRET_BYTES_MIN: Final = 16
 """The least size of any secret, in bytes. A cluster with a secret below
@@ -16,15 +17,7 @@ SECRET_KEY: Final = "raftlog.cluster.secret.file"
 OTHER_SECRET_KEY: Final = "raftlog.cluster.secret.other.file"
 
 
-class Settings(Protocol):
-    """A configuration file, as `config_file` reads it."""
-
-    def required(self, *keys: str) -> str: ...
-    def text(self, key: str) -> str: ...
-    def where(self, key: str) -> str: ...
-
-
-def read_secrets(settings: Settings) -> tuple[bytes, ...]:
+def read_secrets(settings: SettingsFile) -> tuple[bytes, ...]:
     """The present secret, and the other one while the cluster changes from one to the other;
     `ConfigError` as in `_read_secret`."""
     found = [_read_secret(settings, SECRET_KEY)]
@@ -39,7 +32,7 @@ def read_secrets(settings: Settings) -> tuple[bytes, ...]:
     return tuple(found)
 
 
-def _read_secret(settings: Settings, key: str) -> bytes:
+def _read_secret(settings: SettingsFile, key: str) -> bytes:
     """The secret; `ConfigError` when another user owns or can read the file, when it is no regular
     file, or when it holds too little. A link is followed: its target is what is judged."""
     path, where = settings.required(key), settings.where(key)

@@ -21,8 +21,8 @@ from raftlog.client.core.values import TopicPartition
 from raftlog.client.system import parse_bootstrap
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.metadata import MetadataResponse, MetadataResponseTopic
-from raftlog.spark.connector.offsets import Known, Place, named_places
-from raftlog.spark.connector.options import Border, Kind, ReadOptions
+from raftlog.spark.connector.offsets import KnownOffsets, TopicPlace, named_places
+from raftlog.spark.connector.options import Border, BorderKind, ReadOptions
 
 Result = TypeVar("Result")
 
@@ -56,12 +56,12 @@ class ClusterView:
         """Close the client."""
         self._client.__exit__(None, None, None)
 
-    def known(self) -> Known:
+    def known(self) -> KnownOffsets:
         """The subscribed partitions and their present first and end offsets. `OperatingError` when
         there are none, or the brokers do not answer."""
         topics = self.topics()
         places = sorted(
-            Place(topic.name or "", each.partition_index)
+            TopicPlace(topic.name or "", each.partition_index)
             for topic in topics
             for each in topic.partitions
         )
@@ -69,7 +69,7 @@ class ClusterView:
         ids = {topic.name or "": bytes(topic.topic_id).hex() for topic in topics}
         first = {place: self.offset(place, asks.EARLIEST) for place in places}
         end = {place: self.offset(place, asks.LATEST) for place in places}
-        return Known({place.topic: ids[place.topic] for place in places}, first, end)
+        return KnownOffsets({place.topic: ids[place.topic] for place in places}, first, end)
 
     def topics(self) -> list[MetadataResponseTopic]:
         """The subscribed topics, sorted by name."""
@@ -98,11 +98,11 @@ class ClusterView:
                 ) from None
             raise
 
-    def _assigned(self, places: list[Place]) -> list[Place]:
+    def _assigned(self, places: list[TopicPlace]) -> list[TopicPlace]:
         if self._options.assign is None:
             return places
         wanted = [
-            Place(topic, partition)
+            TopicPlace(topic, partition)
             for topic, partitions in sorted(self._options.assign.items())
             for partition in partitions
         ]
@@ -111,13 +111,13 @@ class ClusterView:
             raise ConfigError(f"there is no partition {', '.join(missing)}", on="assign")
         return wanted
 
-    def offset(self, place: Place, timestamp_ms: int) -> int:
+    def offset(self, place: TopicPlace, timestamp_ms: int) -> int:
         """The first offset at or after a timestamp in Unix milliseconds (-1 when there is none), or
         at EARLIEST or LATEST."""
         at = TopicPartition(*place)
         return self._ask(lambda: self._client.offset(at, timestamp_ms)).offset
 
-    def commit(self, group: str, offsets: Mapping[Place, int]) -> None:
+    def commit(self, group: str, offsets: Mapping[TopicPlace, int]) -> None:
         """Commit offsets of a group that has no members."""
         wanted = {
             TopicPartition(*place): OffsetAndMetadata(Offset(offset))
@@ -125,14 +125,16 @@ class ClusterView:
         }
         self._client.ask(commit_offsets(group, wanted))
 
-    def by_timestamp(self, border: Border, known: Known, *, start: bool) -> dict[Place, int]:
+    def by_timestamp(
+        self, border: Border, known: KnownOffsets, *, start: bool
+    ) -> dict[TopicPlace, int]:
         """The first offset at or after a timestamp in each partition. Without such a record, an end
         is the log's end, and startingOffsetsByTimestampStrategy decides a start."""
-        if border.kind is Kind.TIMESTAMP:
+        if border.kind is BorderKind.TIMESTAMP:
             asked = dict.fromkeys(sorted(known.end), border.timestamp_ms)
         else:
             asked = named_places(border, known.end)
-        found: dict[Place, int] = {}
+        found: dict[TopicPlace, int] = {}
         for place, timestamp_ms in asked.items():
             offset = self.offset(place, timestamp_ms)
             if offset < 0:
@@ -220,7 +222,7 @@ def topic_id_of(client: BlockingClient, topic: str) -> str | None:
         raise
 
 
-def places_text(places: Iterable[Place]) -> str:
+def places_text(places: Iterable[TopicPlace]) -> str:
     """The first few partitions as text, for messages."""
     found = sorted(places)
     more = f" and {len(found) - 5} more" if len(found) > 5 else ""

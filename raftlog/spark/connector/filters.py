@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from raftlog.spark.connector.offsets import Known, Place
+from raftlog.spark.connector.offsets import KnownOffsets, TopicPlace
 
 OFFSET_MAX: Final = 2**63 - 1
 NEVER_NULL: Final = ("topic", "partition", "offset", "timestamp", "timestampType")
@@ -32,7 +32,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @final
 @attrs.frozen(kw_only=True)
-class Bounds:
+class FilterBounds:
     """The range that the pushed filters leave: offsets in [low, high), these topics, these
     partitions."""
 
@@ -42,19 +42,23 @@ class Bounds:
     partitions: frozenset[int] | None = None
     since_ms: int | None = None
 
-    def admits(self, place: Place) -> bool:
+    def admits(self, place: TopicPlace) -> bool:
         """Whether a partition may have wanted records."""
         return (self.topics is None or place.topic in self.topics) and (
             self.partitions is None or place.partition in self.partitions
         )
 
     def narrow(
-        self, start: Mapping[Place, int], end: Mapping[Place, int], view: Any, known: Known
-    ) -> tuple[dict[Place, int], dict[Place, int]]:
+        self,
+        start: Mapping[TopicPlace, int],
+        end: Mapping[TopicPlace, int],
+        view: Any,
+        known: KnownOffsets,
+    ) -> tuple[dict[TopicPlace, int], dict[TopicPlace, int]]:
         """Narrow starts and ends to the bounds. `view` answers questions for offsets by
         timestamp."""
-        low: dict[Place, int] = {}
-        high: dict[Place, int] = {}
+        low: dict[TopicPlace, int] = {}
+        high: dict[TopicPlace, int] = {}
         for place in start:
             if not self.admits(place):
                 continue
@@ -67,9 +71,9 @@ class Bounds:
         return low, high
 
 
-def bounds_of(filters: Sequence[Filter]) -> tuple[Bounds, list[Filter]]:
+def bounds_of(filters: Sequence[Filter]) -> tuple[FilterBounds, list[Filter]]:
     """The bounds, and the filters that Spark still has to evaluate."""
-    bounds = Bounds()
+    bounds = FilterBounds()
     left: list[Filter] = []
     for each in filters:
         narrower = _narrowed(bounds, each)
@@ -82,7 +86,7 @@ def bounds_of(filters: Sequence[Filter]) -> tuple[Bounds, list[Filter]]:
     return bounds, left
 
 
-def _narrowed(bounds: Bounds, each: Filter) -> Bounds | None:
+def _narrowed(bounds: FilterBounds, each: Filter) -> FilterBounds | None:
     """The bounds with one more filter; None for a filter that the source cannot use."""
     attribute: tuple[str, ...] = getattr(each, "attribute", ())
     if len(attribute) != 1:
@@ -113,7 +117,7 @@ def _values(each: Filter, value: Any, kind: type) -> frozenset[Any] | None:
     return None
 
 
-def _offsets(bounds: Bounds, each: Filter, value: Any) -> Bounds | None:
+def _offsets(bounds: FilterBounds, each: Filter, value: Any) -> FilterBounds | None:
     if type(value) is not int:
         return None
     low, high = bounds.low, bounds.high
@@ -132,7 +136,7 @@ def _offsets(bounds: Bounds, each: Filter, value: Any) -> Bounds | None:
     return attrs.evolve(bounds, low=low, high=high)
 
 
-def _timestamps(bounds: Bounds, each: Filter, value: Any) -> Bounds | None:
+def _timestamps(bounds: FilterBounds, each: Filter, value: Any) -> FilterBounds | None:
     if not isinstance(value, datetime) or not isinstance(
         each, GreaterThan | GreaterThanOrEqual | EqualTo
     ):

@@ -1,6 +1,6 @@
 """Offsets of a query: borders, ranges for tasks, and the share of each partition in a trigger.
 
-Pure functions: the cluster's answers come in as values (`Known`), and ranges to read go out.
+Pure functions: the cluster's answers come in as values (`KnownOffsets`), and ranges to read go out.
 
 A stream's offset, as Spark writes it into its checkpoint, is
 
@@ -17,13 +17,13 @@ from typing import Any, Final, NamedTuple
 
 from raftlog.base.amounts import amount
 from raftlog.base.errors import ConfigError, OperatingError
-from raftlog.spark.connector.options import EARLIEST, LATEST, Border, Kind
+from raftlog.spark.connector.options import EARLIEST, LATEST, Border, BorderKind
 
 TASKS_MAX: Final = 100_000
 """The most ranges of one query. The driver holds all of them, and a task costs Spark 25 ms."""
 
 
-class Place(NamedTuple):
+class TopicPlace(NamedTuple):
     """One partition of one topic."""
 
     topic: str
@@ -33,18 +33,18 @@ class Place(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-class Known(NamedTuple):
+class KnownOffsets(NamedTuple):
     """The cluster's answer: topic ids, and the first and end offset of each partition."""
 
     ids: Mapping[str, str]
-    first: Mapping[Place, int]
-    end: Mapping[Place, int]
+    first: Mapping[TopicPlace, int]
+    end: Mapping[TopicPlace, int]
 
 
 class Range(NamedTuple):
     """Offsets [start, stop) of one partition of the topic with this id."""
 
-    place: Place
+    place: TopicPlace
     topic_id: str
     start: int
     stop: int
@@ -66,14 +66,14 @@ LOSS_ADVICE: Final = (
 # --- borders --------------------------------------------------------------------------------------
 
 
-def given_offsets(border: Border, known: Known) -> dict[Place, int]:
+def given_offsets(border: Border, known: KnownOffsets) -> dict[TopicPlace, int]:
     """The offsets of a border that needs no timestamps. `ConfigError` unless it names exactly the
     partitions that are read."""
-    if border.kind is Kind.EARLIEST:
+    if border.kind is BorderKind.EARLIEST:
         return dict(known.first)
-    if border.kind is Kind.LATEST:
+    if border.kind is BorderKind.LATEST:
         return dict(known.end)
-    assert border.kind is Kind.OFFSETS, border.kind
+    assert border.kind is BorderKind.OFFSETS, border.kind
     named = named_places(border, known.end)
     return {
         place: known.first[place]
@@ -85,10 +85,10 @@ def given_offsets(border: Border, known: Known) -> dict[Place, int]:
     }
 
 
-def named_places(border: Border, read: Iterable[Place]) -> dict[Place, int]:
+def named_places(border: Border, read: Iterable[TopicPlace]) -> dict[TopicPlace, int]:
     """The numbers of a border by partition. It must name exactly the partitions that are read."""
     named = {
-        Place(topic, partition): number
+        TopicPlace(topic, partition): number
         for topic, partitions in sorted(border.by_place.items())
         for partition, number in sorted(partitions.items())
     }
@@ -105,7 +105,9 @@ def named_places(border: Border, read: Iterable[Place]) -> dict[Place, int]:
     return named
 
 
-def check_batch(start: Mapping[Place, int], end: Mapping[Place, int], known: Known) -> None:
+def check_batch(
+    start: Mapping[TopicPlace, int], end: Mapping[TopicPlace, int], known: KnownOffsets
+) -> None:
     """Refuse borders outside of the log, and a start after its end. A batch never rewinds."""
     for place, low in start.items():
         high = end[place]
@@ -125,8 +127,8 @@ def check_batch(start: Mapping[Place, int], end: Mapping[Place, int], known: Kno
 
 
 def ranges(
-    start: Mapping[Place, int],
-    end: Mapping[Place, int],
+    start: Mapping[TopicPlace, int],
+    end: Mapping[TopicPlace, int],
     ids: Mapping[str, str],
     *,
     partitions_min: int | None = None,
@@ -176,7 +178,7 @@ def _cut(whole: Range, parts: int) -> list[Range]:
 # --- a stream's offset ----------------------------------------------------------------------------
 
 
-def stream_offset(at: Mapping[Place, int], ids: Mapping[str, str]) -> dict[str, Any]:
+def stream_offset(at: Mapping[TopicPlace, int], ids: Mapping[str, str]) -> dict[str, Any]:
     """A stream's offset in the form of the checkpoint."""
     topics: dict[str, dict[str, Any]] = {}
     for place in sorted(at):
@@ -209,12 +211,12 @@ def start_within(end: Mapping[str, Any]) -> dict[str, Any] | None:
     return found or None
 
 
-def parse_stream_offset(document: Any) -> tuple[dict[Place, int], dict[str, str]]:
+def parse_stream_offset(document: Any) -> tuple[dict[TopicPlace, int], dict[str, str]]:
     """Parse a checkpoint's offset into (offsets, topic ids); `OperatingError` for any other
     document."""
     try:
         at = {
-            Place(topic, int(partition)): int(offset)
+            TopicPlace(topic, int(partition)): int(offset)
             for topic, each in document.items()
             for partition, offset in each["offsets"].items()
         }
@@ -229,8 +231,8 @@ def parse_stream_offset(document: Any) -> tuple[dict[Place, int], dict[str, str]
 
 
 def admit(
-    start: Mapping[Place, int], end: Mapping[Place, int], rows_max: int | None
-) -> dict[Place, int]:
+    start: Mapping[TopicPlace, int], end: Mapping[TopicPlace, int], rows_max: int | None
+) -> dict[TopicPlace, int]:
     """The end of a trigger that may take `rows_max` records. Each partition gets a share in
     proportion to its waiting records, and at least one record if any waits, so that none
     starves."""

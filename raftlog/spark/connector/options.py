@@ -110,7 +110,7 @@ class Mode(Enum):
     STREAM = "stream"
 
 
-class Kind(Enum):
+class BorderKind(Enum):
     """The form in which a border is given."""
 
     EARLIEST = "earliest"
@@ -125,7 +125,7 @@ class Kind(Enum):
 class Border:
     """Where reading starts or ends. `by_place` is topic -> partition -> offset or timestamp."""
 
-    kind: Kind
+    kind: BorderKind
     option: str
     timestamp_ms: int = -1
     by_place: Mapping[str, Mapping[int, int]] = attrs.field(factory=dict)
@@ -255,14 +255,16 @@ def _border(own: Mapping[str, str], names: tuple[str, ...], default: str, mode: 
     start = names is STARTS
     if timestamp in own:
         return Border(
-            kind=Kind.TIMESTAMP,
+            kind=BorderKind.TIMESTAMP,
             option=READ_OPTIONS[timestamp],
             timestamp_ms=_or(_number(own, timestamp, least=0), 0),
         )
     if by_timestamp in own:
         option = READ_OPTIONS[by_timestamp]
         return Border(
-            kind=Kind.TIMESTAMPS, option=option, by_place=_places(own[by_timestamp], option, 0)
+            kind=BorderKind.TIMESTAMPS,
+            option=option,
+            by_place=_places(own[by_timestamp], option, 0),
         )
     option = READ_OPTIONS[offsets]
     text = own.get(offsets, default).strip()
@@ -272,7 +274,7 @@ def _border(own: Mapping[str, str], names: tuple[str, ...], default: str, mode: 
             raise ConfigError(
                 f"a batch cannot {'start' if start else 'end'} at {refused}", on=option
             )
-        return Border(kind=Kind(text.lower()), option=option)
+        return Border(kind=BorderKind(text.lower()), option=option)
     by_place = _places(text, option, EARLIEST)
     refused_offset = LATEST if start else EARLIEST
     if mode is Mode.BATCH:
@@ -282,7 +284,7 @@ def _border(own: Mapping[str, str], names: tuple[str, ...], default: str, mode: 
                     raise ConfigError(
                         f"{offset} is not allowed for {topic}-{partition} in a batch", on=option
                     )
-    return Border(kind=Kind.OFFSETS, option=option, by_place=by_place)
+    return Border(kind=BorderKind.OFFSETS, option=option, by_place=by_place)
 
 
 def _places(text: str, option: str, least: int) -> dict[str, dict[int, int]]:

@@ -34,9 +34,9 @@ from raftlog.records.batch import read_header
 from raftlog.spark.connector.cluster import WAITS_SECONDS, client_of, topic_id_of
 from raftlog.spark.connector.offsets import LOSS_ADVICE, DataLoss, Range
 from raftlog.spark.connector.options import ReadOptions
-from raftlog.spark.decoding.columns import Wanted
+from raftlog.spark.decoding.columns import ColumnsWanted
 
-Decoder = Callable[[Sequence[Buffer], Wanted], pa.RecordBatch]
+Decoder = Callable[[Sequence[Buffer], ColumnsWanted], pa.RecordBatch]
 
 COMPILED_RECORDS_MIN: Final = 500_000
 """From how many records on `auto` takes the compiled decoder, which saves a microsecond a record
@@ -165,7 +165,7 @@ class RangeReader:
             self._pass(batch)
             batches.append(batch)
         place = self._place
-        wanted = Wanted(
+        wanted = ColumnsWanted(
             place.topic,
             place.partition,
             self._columns,

@@ -46,7 +46,7 @@ EXPECTED: Final = {
 
 
 @final
-class Written(WriterCommitMessage):  # type: ignore[misc]
+class WrittenBatch(WriterCommitMessage):  # type: ignore[misc]
     """The number of records that one task wrote, all of them acknowledged."""
 
     def __init__(self, records: int) -> None:
@@ -63,9 +63,9 @@ class BatchSink(DataSourceArrowWriter):  # type: ignore[misc]
         find_topic(options)
 
     @one_line
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenBatch:
         """Run by a task."""
-        return Written(write_all(iterator, self._columns, self._options))
+        return WrittenBatch(write_all(iterator, self._columns, self._options))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing to do: every task's records are acknowledged already."""
@@ -84,9 +84,9 @@ class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]
         find_topic(options)
 
     @one_line
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenBatch:
         """Run by a task."""
-        return Written(write_all(iterator, self._columns, self._options))
+        return WrittenBatch(write_all(iterator, self._columns, self._options))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing to do: every task's records are acknowledged already."""

@@ -34,12 +34,18 @@ from pyspark.sql.types import (
 from raftlog.base.arguments import kind_of
 from raftlog.base.errors import ConfigError, WrongType
 from raftlog.spark.connector.cluster import ClusterView
-from raftlog.spark.connector.filters import Bounds, bounds_of
-from raftlog.spark.connector.offsets import Known, Place, check_batch, given_offsets, ranges
+from raftlog.spark.connector.filters import FilterBounds, bounds_of
+from raftlog.spark.connector.offsets import (
+    KnownOffsets,
+    TopicPlace,
+    check_batch,
+    given_offsets,
+    ranges,
+)
 from raftlog.spark.connector.one_line import each_in_one_line, one_line
 from raftlog.spark.connector.options import (
     Border,
-    Kind,
+    BorderKind,
     Mode,
     ReadOptions,
     read_options,
@@ -151,7 +157,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
-        self.bounds = Bounds()
+        self.bounds = FilterBounds()
 
     @property
     def pushFilters(self) -> "_Pushing":  # noqa: N802 - Spark's name
@@ -167,9 +173,9 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
             end = self._border(view, options.end, known, start=False)
             # A start by timestamp was looked up after `known`. Records may have come in between, so
             # it may lie after the known end.
-            if options.start.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPS):
+            if options.start.kind in (BorderKind.TIMESTAMP, BorderKind.TIMESTAMPS):
                 start = {place: min(low, known.end[place]) for place, low in start.items()}
-            if options.end.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPS):
+            if options.end.kind in (BorderKind.TIMESTAMP, BorderKind.TIMESTAMPS):
                 end = {place: min(high, known.end[place]) for place, high in end.items()}
                 end = {place: max(start[place], high) for place, high in end.items()}
             check_batch(start, end, known)
@@ -184,9 +190,9 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
         return [RangePartition(each) for each in found]
 
     def _border(
-        self, view: ClusterView, border: Border, known: Known, *, start: bool
-    ) -> dict[Place, int]:
-        if border.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPS):
+        self, view: ClusterView, border: Border, known: KnownOffsets, *, start: bool
+    ) -> dict[TopicPlace, int]:
+        if border.kind in (BorderKind.TIMESTAMP, BorderKind.TIMESTAMPS):
             return view.by_timestamp(border, known, start=start)
         return given_offsets(border, known)
 

@@ -36,8 +36,8 @@ from raftlog.spark.connector.cluster import WAITS_SECONDS, ClusterView, places_t
 from raftlog.spark.connector.offsets import (
     LOSS_ADVICE,
     DataLoss,
-    Known,
-    Place,
+    KnownOffsets,
+    TopicPlace,
     admit,
     given_offsets,
     parse_stream_offset,
@@ -47,7 +47,7 @@ from raftlog.spark.connector.offsets import (
     with_start,
 )
 from raftlog.spark.connector.one_line import each_in_one_line, one_line
-from raftlog.spark.connector.options import Kind, ReadOptions
+from raftlog.spark.connector.options import BorderKind, ReadOptions
 from raftlog.spark.connector.parts import RangePartition
 from raftlog.spark.connector.reading import read_range
 
@@ -62,7 +62,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._columns = columns
         self._view: ClusterView | None = None
         self._initial: dict[str, Any] | None = None
-        self._available: dict[Place, int] | None = None
+        self._available: dict[TopicPlace, int] | None = None
         """Under Trigger.AvailableNow: where everything ends."""
         self._planned_at: float | None = None
         self._accepted_loss = False
@@ -79,7 +79,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         if self._initial is None:
             known = self._known()
             border = self._options.start
-            if border.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPS):
+            if border.kind in (BorderKind.TIMESTAMP, BorderKind.TIMESTAMPS):
                 at = self._cluster().by_timestamp(border, known, start=True)
             else:
                 at = given_offsets(border, known)
@@ -135,7 +135,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._available = dict(self._known().end)
 
-    def _known_after(self, start: dict[str, Any]) -> Known:
+    def _known_after(self, start: dict[str, Any]) -> KnownOffsets:
         """The cluster's answer. If records seem to be lost, it is asked for a moment longer, unless
         the loss was accepted before."""
         at, ids = parse_stream_offset(start)
@@ -149,8 +149,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return self._known()
 
     def _continued(
-        self, start: dict[str, Any], known: Known
-    ) -> tuple[dict[Place, int], dict[str, str]]:
+        self, start: dict[str, Any], known: KnownOffsets
+    ) -> tuple[dict[TopicPlace, int], dict[str, str]]:
         """The position in every partition: from the checkpoint, or the earliest offset for a new
         partition. A partition that is missing keeps its position. Otherwise it would be read from
         its beginning when it comes back."""
@@ -181,8 +181,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         told = start_within(end)
         if told is not None and start_within(start) is None:  # otherwise the first trigger is over
             low, low_ids = parse_stream_offset(told)
-        known: Known | None = None
-        first: dict[Place, int] = {}
+        known: KnownOffsets | None = None
+        first: dict[TopicPlace, int] = {}
         for place in sorted(high):
             same = low_ids.get(place.topic, ids[place.topic]) == ids[place.topic]
             if place in low and same:
@@ -236,7 +236,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             self._view = view
         return self._view
 
-    def _known(self) -> Known:
+    def _known(self) -> KnownOffsets:
         return self._cluster().known()
 
     def _lost(self, what: str) -> None:

@@ -49,7 +49,7 @@ BODY_BYTES_MAX: Final = 2**31 - 1
 """The largest body: Arrow's borders are 32 bits wide."""
 
 
-class Wanted(NamedTuple):
+class ColumnsWanted(NamedTuple):
     """The request to a decoder: columns of the records of one partition in [first, stop). With
     `skip_corrupt` a batch whose content cannot be read has no rows; otherwise it is an error."""
 

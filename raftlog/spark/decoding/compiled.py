@@ -34,7 +34,7 @@ from raftlog.spark.decoding.columns import (
     TIMESTAMP_TYPE,
     TOPIC,
     VALUE,
-    Wanted,
+    ColumnsWanted,
     arrow_schema,
 )
 
@@ -53,7 +53,7 @@ _ATTRIBUTES_AT: Final = 22
 """Where the low byte of the attributes is in a batch. It has the codec and the control bit."""
 
 
-def decode(batches: Sequence[Buffer], wanted: Wanted) -> pa.RecordBatch:
+def decode(batches: Sequence[Buffer], wanted: ColumnsWanted) -> pa.RecordBatch:
     """Decode as `plain.decode` does, with the same result in every bit and the same errors."""
     on = f"{wanted.topic}-{wanted.partition}"
     try:
@@ -95,7 +95,10 @@ def _expanded(batches: Sequence[Buffer], on: str) -> tuple[list[Buffer], list[in
 
 
 def _walk(
-    body: npt.NDArray[np.uint8], borders: npt.NDArray[np.int64], rows_max: int, wanted: Wanted
+    body: npt.NDArray[np.uint8],
+    borders: npt.NDArray[np.int64],
+    rows_max: int,
+    wanted: ColumnsWanted,
 ) -> pa.RecordBatch | int:
     """The columns, or the kernel's code (ODD, HAS_HEADERS) instead."""
     columns = wanted.columns

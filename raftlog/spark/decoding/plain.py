@@ -26,12 +26,12 @@ from raftlog.spark.decoding.columns import (
     TIMESTAMP_TYPE,
     TOPIC,
     VALUE,
-    Wanted,
+    ColumnsWanted,
     arrow_schema,
 )
 
 
-def decode(batches: Sequence[Buffer], wanted: Wanted) -> pa.RecordBatch:
+def decode(batches: Sequence[Buffer], wanted: ColumnsWanted) -> pa.RecordBatch:
     """The wanted columns of the records in these whole, checked batches, in order. Control batches
     have no rows. `CorruptData` for a batch whose content is wrong."""
     on = f"{wanted.topic}-{wanted.partition}"
@@ -42,7 +42,9 @@ def decode(batches: Sequence[Buffer], wanted: Wanted) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(wanted.columns))
 
 
-def _rows(batches: Sequence[Buffer], wanted: Wanted, on: str) -> Iterator[tuple[Record, int]]:
+def _rows(
+    batches: Sequence[Buffer], wanted: ColumnsWanted, on: str
+) -> Iterator[tuple[Record, int]]:
     """The records in range, each with its timestamp type."""
     for batch in batches:
         attributes = read_header(batch).attributes
@@ -54,7 +56,7 @@ def _rows(batches: Sequence[Buffer], wanted: Wanted, on: str) -> Iterator[tuple[
                 yield record, kind
 
 
-def _records(batch: Buffer, wanted: Wanted, on: str) -> Iterator[Record]:
+def _records(batch: Buffer, wanted: ColumnsWanted, on: str) -> Iterator[Record]:
     """The records of a batch. If damaged batches may be skipped, one that cannot be read to its end
     has no records at all: how many could be read first would depend only on the damage."""
     if not wanted.skip_corrupt:
@@ -77,7 +79,9 @@ def _checked(batch: Buffer, on: str) -> Iterator[Record]:
         yield record
 
 
-def _column(name: str, rows: list[tuple[Record, int]], wanted: Wanted, on: str) -> list[object]:
+def _column(
+    name: str, rows: list[tuple[Record, int]], wanted: ColumnsWanted, on: str
+) -> list[object]:
     if name == KEY:
         return [record.key for record, _ in rows]
     if name == VALUE:

@@ -47,7 +47,7 @@ from raftlog.spark.decoding.columns import (
     TIMESTAMP_TYPE,
     TOPIC,
     VALUE,
-    Wanted,
+    ColumnsWanted,
     arrow_schema,
 )
 
@@ -83,7 +83,7 @@ class _Fields(NamedTuple):
     headers: _Headers | None
 
 
-def decode(batches: Sequence[Buffer], wanted: Wanted) -> pa.RecordBatch:
+def decode(batches: Sequence[Buffer], wanted: ColumnsWanted) -> pa.RecordBatch:
     """Decode as `plain.decode` does, with the same result in every bit and the same errors."""
     headers = [read_header(batch) for batch in batches]
     if any(each.attributes & CONTROL for each in headers):
@@ -102,7 +102,7 @@ def decode(batches: Sequence[Buffer], wanted: Wanted) -> pa.RecordBatch:
 
 
 def _decode(
-    batches: Sequence[Buffer], headers: Sequence[BatchHeader], wanted: Wanted, on: str
+    batches: Sequence[Buffer], headers: Sequence[BatchHeader], wanted: ColumnsWanted, on: str
 ) -> pa.RecordBatch:
     areas = [
         decompress(
@@ -237,7 +237,7 @@ def _headers(body: Bytes, at: Ints, counts: Ints) -> tuple[_Headers, Ints]:
 # --- Arrow ----------------------------------------------------------------------------------------
 
 
-def _assemble(body: bytes, fields: _Fields, rows: slice, wanted: Wanted) -> pa.RecordBatch:
+def _assemble(body: bytes, fields: _Fields, rows: slice, wanted: ColumnsWanted) -> pa.RecordBatch:
     count = rows.stop - rows.start
     if TIMESTAMP in wanted.columns and count:
         stamps = fields.timestamps[rows]

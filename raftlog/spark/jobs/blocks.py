@@ -5,7 +5,7 @@
 
 The theory is that of `raftlog.verify.judging.linearizability`. A block is judged as if nothing lay
 before it. That is its verdict unless an invocation before it is later than `earliest`, the earliest
-return in the block: then it is judged again with that `Carry`. No operation holds the running
+return in the block: then it is judged again with that `BlockCarry`. No operation holds the running
 maximum of such an order unless it is the latest so far; of equally late ones the first on the chain
 does.
 """
@@ -88,7 +88,7 @@ NEVER: Final = -(1 << 63)
 """An instant before all others, which means that there is none."""
 
 
-class Carry(NamedTuple):
+class BlockCarry(NamedTuple):
     """The input to a block from those before it: the latest invocation and its operation, and
     whether to list the block's holes."""
 
@@ -97,7 +97,7 @@ class Carry(NamedTuple):
     list_holes: bool = False
 
 
-NO_CARRY: Final = Carry()
+NO_CARRY: Final = BlockCarry()
 
 
 class Rows(NamedTuple):
@@ -136,7 +136,7 @@ class Chain(NamedTuple):
 
 
 def judged_blocks(
-    carries: Mapping[tuple[int, int], Carry], first_ends: Mapping[int, int]
+    carries: Mapping[tuple[int, int], BlockCarry], first_ends: Mapping[int, int]
 ) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
     """The function that Spark calls for each block: (number, block) and its rows to a verdict."""
 
@@ -215,7 +215,7 @@ def _texts(place: Ints, text: Ints, size: int) -> tuple[Bools, int]:
     return found, len(np.unique(place[at[place] != text]))
 
 
-def judge(chain: Chain, carry: Carry, first_end: int) -> dict[str, Any]:
+def judge(chain: Chain, carry: BlockCarry, first_end: int) -> dict[str, Any]:
     """The verdict of a block, without its number."""
     appended, offsets = chain.appended, chain.offsets
     returns = np.where(appended, chain.stop, OPEN)
@@ -242,7 +242,7 @@ def judge(chain: Chain, carry: Carry, first_end: int) -> dict[str, Any]:
     return found
 
 
-def _scan(chain: Chain, returns: Ints, carry: Carry) -> dict[str, Any]:
+def _scan(chain: Chain, returns: Ints, carry: BlockCarry) -> dict[str, Any]:
     """The running maximum and what it violates.
 
     An offset has three instants, in the order of the chain: exact reads before it, empties before

@@ -7,12 +7,12 @@ each block from those before it, and the holes inside of blocks and between them
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from raftlog.spark.jobs.blocks import NO_CARRY, Carry
+from raftlog.spark.jobs.blocks import NO_CARRY, BlockCarry
 from raftlog.verify.histories.interval import OPEN
 from raftlog.verify.judging import holes
 
 
-def carried(ordered: Iterable[Mapping[str, Any]]) -> list[Carry]:
+def carried(ordered: Iterable[Mapping[str, Any]]) -> list[BlockCarry]:
     """For each block, the maximum of the blocks before it in its chain. The first of equal maxima
     counts."""
     found = []
@@ -22,7 +22,7 @@ def carried(ordered: Iterable[Mapping[str, Any]]) -> list[Carry]:
             number, carry = block["number"], NO_CARRY
         found.append(carry)
         if block["latest"] > carry.at:
-            carry = Carry(block["latest"], block["latest_op"])
+            carry = BlockCarry(block["latest"], block["latest_op"])
     return found
 
 
@@ -34,9 +34,9 @@ def by_number(found: Iterable[dict[str, Any]]) -> Iterable[tuple[int, list[dict[
     return found_by.items()
 
 
-def segments_of(chain: list[dict[str, Any]], first_end: int) -> list[holes.Segment]:
+def segments_of(chain: list[dict[str, Any]], first_end: int) -> list[holes.HoleSegment]:
     """The holes of a chain: inside of its blocks and in front of each."""
-    found: list[holes.Segment] = []
+    found: list[holes.HoleSegment] = []
     behind = [OPEN]
     for block in reversed(chain):
         behind.append(min(behind[-1], block["earliest"]))
@@ -45,9 +45,9 @@ def segments_of(chain: list[dict[str, Any]], first_end: int) -> list[holes.Segme
     for block, earliest, later in zip(chain, behind, behind[1:], strict=False):
         start = max(first_end, expected)
         if start < block["first"]:
-            found.append(holes.Segment(start, block["first"], earliest, None, block["cut"]))
+            found.append(holes.HoleSegment(start, block["first"], earliest, None, block["cut"]))
         listed = (block[f"hole_{name}"] or () for name in ("starts", "stops", "ends", "cuts"))
         for hole_start, stop, end, cut in zip(*listed, strict=True):
-            found.append(holes.Segment(hole_start, stop, min(end, later), None, cut))
+            found.append(holes.HoleSegment(hole_start, stop, min(end, later), None, cut))
         expected = max(expected, block["behind"])
     return found

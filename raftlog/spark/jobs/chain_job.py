@@ -26,7 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from raftlog.base.limits import HOLE_STEPS_DEFAULT
 from raftlog.spark.jobs import blocks
-from raftlog.spark.jobs.blocks import Carry
+from raftlog.spark.jobs.blocks import BlockCarry
 from raftlog.spark.jobs.carries import by_number, carried, segments_of
 from raftlog.verify.judging import holes
 from raftlog.verify.judging.linearizability import LINEARIZABLE
@@ -415,7 +415,7 @@ class _Job:
                 found[row["number"], row["block"]].update(row.asDict())
         return ordered
 
-    def _blocks(self, rows: DataFrame, carries: Mapping[tuple[int, int], Carry]) -> DataFrame:
+    def _blocks(self, rows: DataFrame, carries: Mapping[tuple[int, int], BlockCarry]) -> DataFrame:
         first_ends = {told.number: told.first_end for told in self._keys.values()}
         return rows.groupBy("number", "block").applyInArrow(
             blocks.judged_blocks(dict(carries), first_ends), blocks.VERDICTS
@@ -434,7 +434,7 @@ class _Job:
     ) -> None:
         """Match the stretches of holes with the unresolved batches, on the driver, because they are
         few."""
-        by_key: dict[str, list[holes.Segment]] = {}
+        by_key: dict[str, list[holes.HoleSegment]] = {}
         total = 0
         for number, one in by_number(found):
             key = names[number]
@@ -447,12 +447,12 @@ class _Job:
                 by_key[key] = segments
         if not by_key:
             return
-        spare: dict[str, list[holes.Candidate]] = {}
+        spare: dict[str, list[holes.Filler]] = {}
         unplaced = values.where("place = 0 AND base_low IS NULL AND kind != 'fail'")
         for row in unplaced.select("key", "op", "size", "start_ns").orderBy("op").collect():
             if row["key"] in by_key:
                 spare.setdefault(row["key"], []).append(
-                    holes.Candidate(row["size"], row["start_ns"], row["op"])
+                    holes.Filler(row["size"], row["start_ns"], row["op"])
                 )
         for key, segments in by_key.items():
             outcome = holes.fill(segments, spare.get(key, []), hole_steps)

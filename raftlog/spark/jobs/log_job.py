@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
-from raftlog.spark.connector.offsets import Place
+from raftlog.spark.connector.offsets import TopicPlace
 
 NAME_SQL: Final = "CAST(value AS STRING)"
 _BLOCK: Final = 1 << 16
@@ -58,7 +58,9 @@ class LogCheck(NamedTuple):
         }
 
 
-def density(log: DataFrame, first: Mapping[Place, int], end: Mapping[Place, int]) -> LogCheck:
+def density(
+    log: DataFrame, first: Mapping[TopicPlace, int], end: Mapping[TopicPlace, int]
+) -> LogCheck:
     """Check that offsets have no gaps between the first and end offsets that the cluster
     reported."""
     rows = log.groupBy("topic", "partition").agg(
@@ -67,7 +69,7 @@ def density(log: DataFrame, first: Mapping[Place, int], end: Mapping[Place, int]
         F.max("offset").alias("high"),
         F.count_distinct("offset").alias("offsets"),
     )
-    found = {Place(row["topic"], row["partition"]): row for row in rows.collect()}
+    found = {TopicPlace(row["topic"], row["partition"]): row for row in rows.collect()}
     wrong: list[str] = []
     for place in sorted(end):
         row = found.get(place)
@@ -234,7 +236,7 @@ def _check(name: str, says: str, wrong: DataFrame, evidence: str) -> LogCheck:
     return LogCheck(name, says, row["count"], row["first"] or "")
 
 
-def check_borders(first: Mapping[Place, int], end: Mapping[Place, int]) -> None:
+def check_borders(first: Mapping[TopicPlace, int], end: Mapping[TopicPlace, int]) -> None:
     """Refuse a topic without partitions, which cannot be checked."""
     if not end:
         raise OperatingError("there are no partitions to check", on="topic")

@@ -35,7 +35,7 @@ STEPS: Final = (
 to `other`. For sessions `other` is the reported position."""
 
 
-class Step(NamedTuple):
+class ProcessStep(NamedTuple):
     """The first step of a class, in the order of operations."""
 
     op: int
@@ -53,7 +53,7 @@ class ProcessResult:
 
     checked: tuple[str, ...]
     counts: Mapping[str, Mapping[str, int]]
-    first: Mapping[str, Step]
+    first: Mapping[str, ProcessStep]
 
 
 def judge_processes(
@@ -123,10 +123,10 @@ class _Job:
             .collect()
         )
         counts: dict[str, dict[str, int]] = {}
-        first: dict[str, Step] = {}
+        first: dict[str, ProcessStep] = {}
         for row in sorted(rows, key=lambda row: (row["name"], row["first"])):
             counts.setdefault(row["name"], {})[row["key"]] = row["count"]
-            first.setdefault(row["name"], Step(*row["first"]))
+            first.setdefault(row["name"], ProcessStep(*row["first"]))
         return ProcessResult(self._checked(pairs, placed), counts, first)
 
     def _checked(self, pairs: DataFrame, placed: DataFrame) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ class Owned:
 
 @final
 @attrs.define(eq=False)
-class Group:
+class GroupFacts:
     """What a history says about one group."""
 
     name: str
@@ -56,15 +56,15 @@ class Group:
     rebalances: int = 0
 
 
-def groups_of(operations: Sequence[Interval]) -> dict[str, Group]:
+def groups_of(operations: Sequence[Interval]) -> dict[str, GroupFacts]:
     """Every group that operations with `member` name."""
-    groups: dict[str, Group] = {}
+    groups: dict[str, GroupFacts] = {}
     ours = [op for op in operations if op.evidence and "member" in op.evidence]
     for op in sorted(ours, key=lambda op: (op.start_ns, op.index)):
         name, member, generation = member_of(op)
         group = groups.get(name)
         if group is None:
-            group = groups[name] = Group(name)
+            group = groups[name] = GroupFacts(name)
         if op.f == "rebalance" and op.type != "fail":
             _rebalance(group, op, member, generation)
         elif op.f == "crash" and op.type != "fail":
@@ -86,7 +86,7 @@ def member_of(op: Interval) -> tuple[str, str, int | None]:
     return name, member, generation
 
 
-def _rebalance(group: Group, op: Interval, member: str, generation: int | None) -> None:
+def _rebalance(group: GroupFacts, op: Interval, member: str, generation: int | None) -> None:
     what, keys = op.asked
     group.rebalances += 1
     held = group.held.setdefault(member, {})
@@ -107,7 +107,7 @@ def _rebalance(group: Group, op: Interval, member: str, generation: int | None) 
             group.claims.setdefault((generation, key), {}).setdefault(member, op)
 
 
-def _give_up(group: Group, op: Interval, member: str, keys: Iterable[str]) -> None:
+def _give_up(group: GroupFacts, op: Interval, member: str, keys: Iterable[str]) -> None:
     held = group.held.get(member, {})
     for key in keys:
         owned = held.pop(key, None)
@@ -115,7 +115,7 @@ def _give_up(group: Group, op: Interval, member: str, keys: Iterable[str]) -> No
             owned.end_ns, owned.given_up = op.end_ns, op
 
 
-def _claim(group: Group) -> None:
+def _claim(group: GroupFacts) -> None:
     """Keep the claims that are certain: what a generation's own line names, and what a member kept
     through the generation. A cooperative client may be told to give up a key of the old assignment
     after the line of the new one, under the same generation: that one it did not keep."""
@@ -126,7 +126,7 @@ def _claim(group: Group) -> None:
                 del members[member]
 
 
-def by_member(group: Group) -> dict[tuple[str, str], list[Owned]]:
+def by_member(group: GroupFacts) -> dict[tuple[str, str], list[Owned]]:
     """(member, key) -> when it owned it, in order."""
     found: dict[tuple[str, str], list[Owned]] = {}
     for key, spans in group.owned.items():

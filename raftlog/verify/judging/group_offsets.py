@@ -8,13 +8,13 @@ from raftlog.verify.histories.interval import OPEN, Interval
 from raftlog.verify.judging.evidence import Evidence, Highest, Report
 from raftlog.verify.judging.explain import describe
 from raftlog.verify.judging.facts import Facts, KeyFacts
-from raftlog.verify.judging.group_facts import Group, Owned, by_member, member_of
+from raftlog.verify.judging.group_facts import GroupFacts, Owned, by_member, member_of
 from raftlog.verify.judging.verdict import Findings, Witness
 
 LATEST: Final = "latest"
 
 
-def regressions(group: Group, evidence: Evidence, findings: Findings) -> None:
+def regressions(group: GroupFacts, evidence: Evidence, findings: Findings) -> None:
     """Accepted commits below one that was acknowledged before."""
     findings.check("commit-regression")
     highest: dict[str, Highest] = {}
@@ -36,7 +36,7 @@ def regressions(group: Group, evidence: Evidence, findings: Findings) -> None:
                 )
 
 
-def rewinds(group: Group, evidence: Evidence, findings: Findings, *, dense: bool) -> None:
+def rewinds(group: GroupFacts, evidence: Evidence, findings: Findings, *, dense: bool) -> None:
     """The first poll of each key after each assignment: there the coordinator's answer sent the
     member. In a dense log that is an offset that was committed, exactly."""
     polls: dict[tuple[str, str], list[Interval]] = {}
@@ -78,7 +78,7 @@ def _under(owned: Owned, poll: Interval) -> bool:
 
 
 def _not_lowered(
-    group: Group,
+    group: GroupFacts,
     commits: Sequence[Report],
     lower: Sequence[Report],
     offset: int,
@@ -95,7 +95,7 @@ def _not_lowered(
     return None
 
 
-def _latest_effect(group: Group, commit: Interval) -> int:
+def _latest_effect(group: GroupFacts, commit: Interval) -> int:
     """When a commit took effect at the latest. One whose answer was lost may do so for as long as
     its generation lasts."""
     if commit.end_ns < OPEN or not (commit.evidence and "member" in commit.evidence):
@@ -118,7 +118,7 @@ def _lower(what: str, group: str, key: str, before: Report, offset: int, op: Int
 
 
 def skipped(
-    group: Group,
+    group: GroupFacts,
     facts: Facts,
     evidence: Evidence,
     findings: Findings,

@@ -25,7 +25,14 @@ from raftlog.verify.judging import group_offsets
 from raftlog.verify.judging.evidence import Evidence
 from raftlog.verify.judging.explain import describe
 from raftlog.verify.judging.facts import Facts
-from raftlog.verify.judging.group_facts import Group, Owned, Told, by_member, groups_of, member_of
+from raftlog.verify.judging.group_facts import (
+    GroupFacts,
+    Owned,
+    Told,
+    by_member,
+    groups_of,
+    member_of,
+)
 from raftlog.verify.judging.verdict import Findings, Witness
 
 _OWNERS: Final = ("double-owner", "owner-overlap")
@@ -67,7 +74,7 @@ def check(facts: Facts, findings: Findings, options: Mapping[str, Any]) -> dict[
     return measured
 
 
-def _measured(group: Group) -> dict[str, Any]:
+def _measured(group: GroupFacts) -> dict[str, Any]:
     times: dict[tuple[str, int], int] = {}
     for poll in group.polls:
         for key, pairs in poll.reads().items():
@@ -86,7 +93,7 @@ def _measured(group: Group) -> dict[str, Any]:
 # --- owners ---------------------------------------------------------------------------------------
 
 
-def _one_owner_a_generation(group: Group, findings: Findings) -> None:
+def _one_owner_a_generation(group: GroupFacts, findings: Findings) -> None:
     for (generation, key), members in group.claims.items():
         told = list(members.items())
         for at, (_, second) in enumerate(told):
@@ -119,7 +126,7 @@ def _two_in_one(
     )
 
 
-def _overlaps(group: Group, findings: Findings) -> None:
+def _overlaps(group: GroupFacts, findings: Findings) -> None:
     for key, spans in group.owned.items():
         latest: Owned | None = None  # of those before, the one that is given up last
         for owned in spans:
@@ -146,7 +153,7 @@ def _overlap(group: str, key: str, one: Owned, other: Owned) -> Witness:
 # --- commits that should have been refused --------------------------------------------------------
 
 
-def _fenced(group: Group, findings: Findings) -> None:
+def _fenced(group: GroupFacts, findings: Findings) -> None:
     """A call that began after a member had been told of generation g found the group at g or later;
     an older commit must have been refused."""
     told = sorted(group.generations, key=lambda each: (each[0], each[2].index))
@@ -182,7 +189,7 @@ def _fenced_witness(
     )
 
 
-def _after_revoke(group: Group, findings: Findings) -> None:
+def _after_revoke(group: GroupFacts, findings: Findings) -> None:
     owned = by_member(group)
     for commit in group.commits:
         member = member_of(commit)[1]

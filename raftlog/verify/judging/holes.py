@@ -22,7 +22,7 @@ import attrs
 from raftlog.verify.histories.interval import OPEN
 
 
-class Segment(NamedTuple):
+class HoleSegment(NamedTuple):
     """Holes [start, stop) with one deadline; `cut` where no batch may reach beyond `stop`."""
 
     start: int
@@ -32,7 +32,7 @@ class Segment(NamedTuple):
     cut: bool
 
 
-class Candidate(NamedTuple):
+class Filler(NamedTuple):
     """An unresolved batch."""
 
     size: int
@@ -50,7 +50,7 @@ class Hole(NamedTuple):
 
 @final
 @attrs.frozen
-class Outcome:
+class FillOutcome:
     """The holes that cannot be filled: one of them, how many, or that the budget ran out."""
 
     unfilled: tuple[Hole, ...] = ()
@@ -60,13 +60,13 @@ class Outcome:
 
 def segments_of(
     rows: Sequence[Any], first: int, behind: tuple[int, Any] = (OPEN, None)
-) -> list[Segment]:
+) -> list[HoleSegment]:
     """The holes between the rows of a chain, ascending, from offset `first` on.
 
     `behind` is the earliest return of what follows these rows, and whose: of the blocks behind,
     where the chain was cut into blocks.
     """
-    found: list[Segment] = []
+    found: list[HoleSegment] = []
     deadline, holder = behind
     for at in range(len(rows) - 1, -1, -1):
         offset, _, exact_out, at_least, _, append = rows[at]
@@ -81,17 +81,17 @@ def segments_of(
             start = max(first, before + (filled is not None))
         if start < offset:
             cut = append is not None or exact_out is not None
-            found.append(Segment(start, offset, deadline, holder, cut))
+            found.append(HoleSegment(start, offset, deadline, holder, cut))
     found.reverse()
     return found
 
 
 def fill(
-    segments: Sequence[Segment],
-    spare: Sequence[Candidate],
+    segments: Sequence[HoleSegment],
+    spare: Sequence[Filler],
     steps: int,
     empties: Mapping[int, int] | None = None,
-) -> Outcome:
+) -> FillOutcome:
     """Decide whether every hole can be filled by a candidate of its own.
 
     `empties`: position -> the latest call of a read that found nothing there, also beyond the end.
@@ -105,7 +105,7 @@ def fill(
     return _Tiling(segments, spare, steps, sorted(latest), latest).run()
 
 
-def _match(segments: Sequence[Segment], invoked: Sequence[int]) -> Outcome:
+def _match(segments: Sequence[HoleSegment], invoked: Sequence[int]) -> FillOutcome:
     """Single records: the k-th hole takes the k-th append, or stays empty."""
     used, count = 0, 0
     first: tuple[Hole, ...] = ()
@@ -117,11 +117,11 @@ def _match(segments: Sequence[Segment], invoked: Sequence[int]) -> Outcome:
         if offset < stop:
             count += stop - offset
             first = first or (Hole(offset, deadline, holder),)
-    return Outcome(first, count)
+    return FillOutcome(first, count)
 
 
-def _one(offset: int, segment: Segment) -> Outcome:
-    return Outcome((Hole(offset, segment.deadline, segment.holder),), 1)
+def _one(offset: int, segment: HoleSegment) -> FillOutcome:
+    return FillOutcome((Hole(offset, segment.deadline, segment.holder),), 1)
 
 
 @final
@@ -129,15 +129,15 @@ def _one(offset: int, segment: Segment) -> Outcome:
 class _Tiling:
     """Depth-first over (offset, how many of each size are used), left to right."""
 
-    _segments: Sequence[Segment]
-    _spare: Sequence[Candidate]
+    _segments: Sequence[HoleSegment]
+    _spare: Sequence[Filler]
     _steps: int
     _found_nothing_at: Sequence[int]
     """Where reads found nothing, ascending."""
     _called: Mapping[int, int]
     """When the latest of them was called."""
 
-    def run(self) -> Outcome:
+    def run(self) -> FillOutcome:
         by_size: dict[int, list[int]] = {}
         for candidate in self._spare:
             by_size.setdefault(candidate.size, []).append(candidate.invoked)
@@ -153,7 +153,7 @@ class _Tiling:
             furthest = max(furthest, (at, offset))
             for choice in range(len(sizes)):
                 if self._steps <= 0:
-                    return Outcome(exhausted=True)
+                    return FillOutcome(exhausted=True)
                 self._steps -= 1
                 stop = offset + sizes[choice]
                 count = used[choice]
@@ -164,7 +164,7 @@ class _Tiling:
                     continue
                 place = self._next(at, stop)
                 if place is None:
-                    return Outcome()
+                    return FillOutcome()
                 following = (*place, (*used[:choice], count + 1, *used[choice + 1 :]))
                 if following not in seen:
                     seen.add(following)

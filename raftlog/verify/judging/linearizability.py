@@ -57,7 +57,7 @@ class Carry(NamedTuple):
 NO_CARRY: Final = Carry()
 
 
-class Violation(NamedTuple):
+class ChainViolation(NamedTuple):
     """`before` precedes `after` on the chain, yet `after` returned before `before` was invoked."""
 
     offset: int
@@ -65,15 +65,15 @@ class Violation(NamedTuple):
     after: Any
 
 
-def scan(rows: Iterable[Row], carry: Carry = NO_CARRY) -> tuple[list[Violation], Carry]:
+def scan(rows: Iterable[Row], carry: Carry = NO_CARRY) -> tuple[list[ChainViolation], Carry]:
     """Walk the chain; every violated pair, and the carry for the block that follows."""
     latest, holder = carry
-    found: list[Violation] = []
+    found: list[ChainViolation] = []
     for offset, exact_in, exact_out, at_least, at_most, append in rows:
         if exact_out is not None and latest > exact_out[0]:
-            found.append(Violation(offset, holder, exact_out[1]))
+            found.append(ChainViolation(offset, holder, exact_out[1]))
         if at_least is not None and latest > at_least[0]:
-            found.append(Violation(offset, holder, at_least[1]))
+            found.append(ChainViolation(offset, holder, at_least[1]))
         if exact_in is not None and exact_in[0] > latest:
             latest, holder = exact_in
         if at_most is not None and at_most[0] > latest:
@@ -81,7 +81,7 @@ def scan(rows: Iterable[Row], carry: Carry = NO_CARRY) -> tuple[list[Violation],
         if append is not None:
             invoked, returned, op = append
             if latest > returned:
-                found.append(Violation(offset, holder, op))
+                found.append(ChainViolation(offset, holder, op))
             if invoked > latest:
                 latest, holder = invoked, op
     return found, Carry(latest, holder)
@@ -282,7 +282,7 @@ def _check_holes(
     if not segments:
         return
     spare = [
-        holes.Candidate(batch.size, batch.op.start_ns, batch.op)
+        holes.Filler(batch.size, batch.op.start_ns, batch.op)
         for batch in facts.batches
         if batch.base is None and batch.op.type != "fail"
     ]
@@ -293,7 +293,7 @@ def _check_holes(
         findings.add(CLASS, partial(_hole_witness, facts.key, hole, spare), outcome.count)
 
 
-def pair_witness(key: str, violation: Violation) -> Witness:
+def pair_witness(key: str, violation: ChainViolation) -> Witness:
     """A violated pair in words. An operation of None is the log as it was at the start."""
     before, after = violation.before, violation.after
     known = tuple(op for op in (before, after) if op is not None)
@@ -347,7 +347,7 @@ def _split_witness(facts: KeyFacts, read: Interval, batch: Batch) -> Witness:
     )
 
 
-def _hole_witness(key: str, hole: holes.Hole, spare: Sequence[holes.Candidate]) -> Witness:
+def _hole_witness(key: str, hole: holes.Hole, spare: Sequence[holes.Filler]) -> Witness:
     late = [spare_one.op for spare_one in spare if spare_one.invoked > hole.deadline][:3]
     behind = f"the {explain.describe(hole.holder)} saw something behind it" if hole.holder else ""
     until = explain.moment(hole.deadline)

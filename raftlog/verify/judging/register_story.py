@@ -21,14 +21,14 @@ READS_MAX: Final = 20_000
 """Reads that are looked at for a fault with a name."""
 
 
-class Story(NamedTuple):
+class RegisterStory(NamedTuple):
     """A sentence, and the calls it is about, in the order of time."""
 
     text: str
     calls: tuple[Call, ...]
 
 
-def story_of(name: str, calls: Sequence[Call], stuck: Call) -> Story | None:
+def story_of(name: str, calls: Sequence[Call], stuck: Call) -> RegisterStory | None:
     """The first fault with a name that the calls of one register show; None where none is found.
     `stuck` is where the search gave up, which is looked at first."""
     writes = [call for call in calls if call.asked[0] != "read"]
@@ -51,18 +51,20 @@ def story_of(name: str, calls: Sequence[Call], stuck: Call) -> Story | None:
     return None
 
 
-def _unwritten(name: str, read: Call, by_value: dict[Any, list[Call]]) -> Story | None:
+def _unwritten(name: str, read: Call, by_value: dict[Any, list[Call]]) -> RegisterStory | None:
     """A read of what nobody had begun to write when it was answered; nil is there at first."""
     if read.answer is None:
         return None
     writers = by_value.get(read.answer, [])
     if not writers:
-        return Story(f"{_read(name, read)} No operation wrote {_value(read.answer)}.", (read,))
+        return RegisterStory(
+            f"{_read(name, read)} No operation wrote {_value(read.answer)}.", (read,)
+        )
     early = min(writers, key=lambda call: call.start_ns)
     if early.start_ns <= read.end_ns:
         return None
     late = moment(early.start_ns - read.end_ns)
-    return Story(
+    return RegisterStory(
         f"{_read(name, read)} {_value(read.answer)} was first written by {_op(early)}, which was "
         f"called {late} after that.",
         (read, early),
@@ -71,7 +73,7 @@ def _unwritten(name: str, read: Call, by_value: dict[Any, list[Call]]) -> Story 
 
 def _stale(
     name: str, read: Call, by_value: dict[Any, list[Call]], done: Sequence[Call]
-) -> Story | None:
+) -> RegisterStory | None:
     """A read of what had been overwritten: each write of the value had returned before another was
     called, and that one had returned before the read was called."""
     value = read.answer
@@ -97,9 +99,9 @@ def _stale(
         f"{moment(over.end_ns)}, which ended {ago} before the read was called"
     )
     if not writers:
-        return Story(f"{_read(name, read)} But {what}.", (over, read))
+        return RegisterStory(f"{_read(name, read)} But {what}.", (over, read))
     writer = max(writers, key=lambda call: call.end_ns)
-    return Story(
+    return RegisterStory(
         f"{_read(name, read)} {_value(value)} was written by {_op(writer)}, which returned at "
         f"{moment(writer.end_ns)}, and then overwritten: {what}.",
         (writer, over, read),

@@ -20,7 +20,7 @@ from raftlog.base.ids import METADATA_GROUP, GroupId
 from raftlog.base.limits import CLOCKS_APART_MS_MAX
 from raftlog.base.units import NANOS_PER_MILLI
 from raftlog.partition.replica import PartitionReplica
-from raftlog_sim.facts.committed import Committed
+from raftlog_sim.facts.committed import CommittedFacts
 from raftlog_sim.world.clock import WALL_START_MS
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class AgeChecks:
     """How many committed log-start markers of each group were checked."""
 
     def look(
-        self, node: "Node", replica: PartitionReplica, committed: Committed
+        self, node: "Node", replica: PartitionReplica, committed: CommittedFacts
     ) -> Iterator[tuple[str, str]]:
         """Check the records that newly committed markers delete."""
         if replica.group == METADATA_GROUP or replica.machine is not None:
@@ -72,7 +72,7 @@ class AgeChecks:
         yield "kept-by-age", ""
 
     def _too_small(
-        self, replica: PartitionReplica, committed: Committed, index: int, log_start: int
+        self, replica: PartitionReplica, committed: CommittedFacts, index: int, log_start: int
     ) -> str:
         begun = committed.log_start_at(index - 1)
         kept = sum(

@@ -25,7 +25,7 @@ from raftlog.records.slices import FileSlice
 from raftlog.storage.segments.jobs import read_slice
 from raftlog_sim.checks.fetch_checks import FETCH, FetchAsked, fetched
 from raftlog_sim.checks.topic_checks import KEYS, TopicChecks, TopicRequest
-from raftlog_sim.facts.committed import Committed, Stored, identity_of
+from raftlog_sim.facts.committed import CommittedFacts, Stored, identity_of
 from raftlog_sim.world.client import cut_frames
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class AnswerChecks:
     the entry up to which a replica was last seen to be durable, for a leader of a term.
     `is_excused` says whether the run may have damaged a node's disk."""
 
-    committed: dict[GroupId, Committed]
+    committed: dict[GroupId, CommittedFacts]
     shown: dict[GroupId, int]
     durable: Callable[[GroupId, ReplicaId, int], int]
     topics: TopicChecks

@@ -18,7 +18,7 @@ from raftlog.base.ids import GroupId
 from raftlog.base.limits import BATCH_HEADER_BYTES
 from raftlog.kafka.codec import decode_request, decode_response
 from raftlog.records.batch import CRC_FROM, LENGTH_OVERHEAD, BatchHeader, read_header
-from raftlog_sim.facts.committed import Committed, identity_of
+from raftlog_sim.facts.committed import CommittedFacts, identity_of
 
 if TYPE_CHECKING:
     from raftlog.kafka.messages.fetch import FetchRequest, FetchResponse, PartitionData
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FETCH: Final = 1
 _LENGTH_BYTES: Final = 4
 _UNKNOWN: Final = -1
-_NOTHING: Final = Committed()
+_NOTHING: Final = CommittedFacts()
 
 
 class FetchAsked(NamedTuple):
@@ -40,7 +40,7 @@ def fetched(
     node: "Node",
     asked: FetchAsked,
     frame: bytes,
-    committed: dict[GroupId, Committed],
+    committed: dict[GroupId, CommittedFacts],
     shown: dict[GroupId, int],
 ) -> Iterator[str]:
     """Yields an error text for each partition of an answer; "" for a right one."""
@@ -71,7 +71,7 @@ def fetched(
             yield f"{told}: {wrong}" if wrong else ""
 
 
-def _ends(row: "PartitionData", known: Committed, shown: int) -> str:
+def _ends(row: "PartitionData", known: CommittedFacts, shown: int) -> str:
     """Returns what is wrong with the log start and the high watermark of an answer, or ""."""
     if row.high_watermark > shown:
         return f"high watermark {row.high_watermark}, none above {shown} was shown"
@@ -82,7 +82,7 @@ def _ends(row: "PartitionData", known: Committed, shown: int) -> str:
     return ""
 
 
-def _batches(row: "PartitionData", known: Committed, shown: int, offset: int) -> str:
+def _batches(row: "PartitionData", known: CommittedFacts, shown: int, offset: int) -> str:
     """Returns what is wrong with the batches of an answer, or "".
 
     They follow one another, and the first one holds the wanted offset.
@@ -113,7 +113,7 @@ def _batches(row: "PartitionData", known: Committed, shown: int, offset: int) ->
     return ""
 
 
-def _batch(header: BatchHeader, following: int, batch: Buffer, known: Committed) -> str:
+def _batch(header: BatchHeader, following: int, batch: Buffer, known: CommittedFacts) -> str:
     if crc32c(batch[CRC_FROM:]) != header.crc:
         return f"the batch at {header.base_offset} fails its checksum"
     stored = known.batch_at(header.base_offset)

@@ -53,7 +53,7 @@ Request = tuple[tuple[int, int], int]
 """Connection and number, and the process that asks."""
 
 
-class Row(NamedTuple):
+class SeenOffset(NamedTuple):
     """One thing that happened: `what` a member said (`ask`) or heard (the answer's error code)."""
 
     at_ns: int
@@ -87,7 +87,7 @@ class GroupChecks:
     expired: Callable[["Place"], Iterable[int]] = _nothing
     """The offsets that were removed, rightly, because they were old."""
     step: int = 0
-    history: list[Row] = attrs.Factory(list)
+    history: list[SeenOffset] = attrs.Factory(list)
     owners: dict[tuple[Place, Generation], str] = attrs.Factory(dict)
     leaders: dict[tuple[str, Generation], str] = attrs.Factory(dict)
     generations: dict[str, Generation] = attrs.Factory(dict)
@@ -261,7 +261,7 @@ class GroupChecks:
     ) -> None:
         if len(self.history) < HISTORY_MAX:
             group = getattr(request, "group_id", "")
-            self.history.append(Row(now, process, key, group, code, detail))
+            self.history.append(SeenOffset(now, process, key, group, code, detail))
 
 
 _CERTAINLY_NOT: Final = (

@@ -39,7 +39,7 @@ from raftlog_sim.checks.metadata_checks import MetadataChecks
 from raftlog_sim.checks.replica_checks import ReplicaChecks
 from raftlog_sim.checks.topic_checks import TopicChecks
 from raftlog_sim.facts import truth
-from raftlog_sim.facts.committed import Committed, logs_of
+from raftlog_sim.facts.committed import CommittedFacts, logs_of
 from raftlog_sim.facts.group_log import GroupLog, Walls
 from raftlog_sim.facts.group_rest import beyond_bounds
 from raftlog_sim.facts.outline import NOTHING, Outline, Seen, outline_of
@@ -81,7 +81,7 @@ class Invariants:
     """The outline of each replica object as it was last seen; only looked up, never iterated."""
     memberships: dict[tuple[GroupId, ReplicaId, int], Membership] = attrs.Factory(dict)
     """What a leader last worked with, per term."""
-    committed: dict[GroupId, Committed] = attrs.Factory(dict)
+    committed: dict[GroupId, CommittedFacts] = attrs.Factory(dict)
     metadata: MetadataChecks = attrs.field(init=False)
     replicas: ReplicaChecks = attrs.field(init=False)
     answers: AnswerChecks = attrs.field(init=False)
@@ -420,7 +420,7 @@ class Invariants:
             if term is not None:
                 ghost[index] = Seen(term, -1 if chain is None else chain)
         self.ghost_end[group] = replica.commit
-        committed = self.committed.setdefault(group, Committed())
+        committed = self.committed.setdefault(group, CommittedFacts())
         if not committed.end and isinstance(replica.machine, GroupsMachine):
             committed.groups = GroupLog(self.walls)
         self.judge(committed.follow(log, replica.commit, partial(logs_of, node, group)))

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from raftlog_sim.facts.committed import Committed, Stored
+from raftlog_sim.facts.committed import CommittedFacts, Stored
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -29,7 +29,7 @@ class Before(NamedTuple):
     epoch: int
 
 
-class Told(NamedTuple):
+class ToldOffset(NamedTuple):
     """An answer. `leader_epoch` is what its request named, -1 when it named none; `asked` the epoch
     of which the end was asked, or the timestamp; `epoch`, `offset` and `at_ms`, a timestamp, are
     what was answered."""
@@ -41,7 +41,7 @@ class Told(NamedTuple):
     at_ms: int = _UNKNOWN
 
 
-def before(committed: Committed | None, stored: int) -> Before:
+def before(committed: CommittedFacts | None, stored: int) -> Before:
     """As things stand."""
     if committed is None:
         return Before(stored, 0, 0)
@@ -49,7 +49,7 @@ def before(committed: Committed | None, stored: int) -> Before:
 
 
 def wrong_latest(
-    told: Told, asked_at: Before, committed: Committed, shown: int, *, linearizable: bool
+    told: ToldOffset, asked_at: Before, committed: CommittedFacts, shown: int, *, linearizable: bool
 ) -> str:
     """The end is a high watermark, so no more than the highest that any leader showed. It knows
     what was acknowledged before somebody asked: where topics are linearizable always; else when the
@@ -69,7 +69,7 @@ def wrong_latest(
     return ""
 
 
-def wrong_earliest(told: Told, asked_at: Before, committed: Committed) -> str:
+def wrong_earliest(told: ToldOffset, asked_at: Before, committed: CommittedFacts) -> str:
     """The beginning is 0 or what some committed marker says; and no less than it was when somebody
     asked, if the leader had committed in its own epoch by then and nobody has after it."""
     if not committed.whole:
@@ -85,7 +85,7 @@ def wrong_earliest(told: Told, asked_at: Before, committed: Committed) -> str:
     return ""
 
 
-def wrong_epoch_end(told: Told, asked_at: Before, committed: Committed) -> str:
+def wrong_epoch_end(told: ToldOffset, asked_at: Before, committed: CommittedFacts) -> str:
     """A leader that answers has committed in its own epoch, so that all before is committed, and
     ends where the next committed epoch begins. Its own ends where its log does, which may be cut
     later: what is asked of it is that this holds what was acknowledged, while it is the newest."""
@@ -111,7 +111,7 @@ def wrong_epoch_end(told: Told, asked_at: Before, committed: Committed) -> str:
 
 
 def wrong_time(
-    told: Told, asked_at: Before, committed: Committed, shown: int, *, linearizable: bool
+    told: ToldOffset, asked_at: Before, committed: CommittedFacts, shown: int, *, linearizable: bool
 ) -> str:
     """The first record at or after a timestamp: of a committed batch, below a high watermark that
     was shown, and no batch before it is late enough, unless the log began behind that by then. None
@@ -133,7 +133,7 @@ def wrong_time(
 
 
 def wrong_largest(
-    told: Told, asked_at: Before, committed: Committed, shown: int, *, linearizable: bool
+    told: ToldOffset, asked_at: Before, committed: CommittedFacts, shown: int, *, linearizable: bool
 ) -> str:
     """The record with the largest timestamp: of a committed batch, and no batch that the leader
     knows is later."""
@@ -149,14 +149,14 @@ def wrong_largest(
     return f"{said}; {wrong}" if wrong else ""
 
 
-def _first_from(committed: Committed, timestamp_ms: int) -> Stored | None:
+def _first_from(committed: CommittedFacts, timestamp_ms: int) -> Stored | None:
     """The first batch, of those wholly behind the log's beginning, that is late enough."""
     batches = committed.batches
     begin = bisect_left(batches, committed.log_start, key=attrgetter("base_offset"))
     return next((each for each in batches[begin:] if each.latest_ms >= timestamp_ms), None)
 
 
-def _misplaced(told: Told, committed: Committed, shown: int) -> str:
+def _misplaced(told: ToldOffset, committed: CommittedFacts, shown: int) -> str:
     """What is wrong with a record that was found: its place, its epoch or its timestamp."""
     place = bisect_right(committed.batches, told.offset, key=attrgetter("base_offset"))
     stored = committed.batches[place - 1] if place else None

@@ -16,7 +16,7 @@ _OF_GROUPS: Final = {Append: None, AppendReply: None}
 """The most frequent messages that have both a group and a term."""
 
 
-class Turn(NamedTuple):
+class WatchedTurn(NamedTuple):
     """A turn as a watcher sees it, before its effects are performed. `number` and `events_so_far`
     count the turns and events of the run up to and with this turn."""
 
@@ -27,7 +27,7 @@ class Turn(NamedTuple):
     effects: Effects
 
 
-Watch = Callable[[Turn], None]
+Watch = Callable[[WatchedTurn], None]
 
 
 @final
@@ -63,7 +63,7 @@ class Onlooker:
         try:
             self.invariants.after_turn(node, events, effects)
         finally:
-            self.watch(Turn(self.turns, self.events, node, events, effects))
+            self.watch(WatchedTurn(self.turns, self.events, node, events, effects))
 
     def flush(self) -> None:
         self.digest.update("".join(self._pending).encode())

@@ -19,13 +19,13 @@ from raftlog.raft.messages import Append
 from raftlog.storage.replica import SEGMENT_SUFFIX
 from raftlog_sim.facts import truth
 from raftlog_sim.facts.asked_leaders import Told, newest_leader
-from raftlog_sim.facts.committed import Committed
+from raftlog_sim.facts.committed import CommittedFacts
 from raftlog_sim.facts.outline import Outline
 
 if TYPE_CHECKING:
     from raftlog_sim.world.node import Node
 
-_NOTHING: Final = Committed()
+_NOTHING: Final = CommittedFacts()
 
 
 class _Terms(NamedTuple):
@@ -55,7 +55,7 @@ class ReplicaChecks:
     digests of producers at (index, term). `machines`: of state machines by what they applied.
     `told`: the leaders that a boot named to this check."""
 
-    committed: dict[GroupId, Committed]
+    committed: dict[GroupId, CommittedFacts]
     starts: dict[GroupId, tuple[int, int]] = attrs.Factory(dict)
     leaders: dict[tuple[GroupId, int], NodeId] = attrs.Factory(dict)
     epochs: dict[tuple[GroupId, object], int] = attrs.Factory(dict)

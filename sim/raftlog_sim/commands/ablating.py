@@ -7,7 +7,7 @@ from typing import Any, Final
 from raftlog.base.amounts import amount
 from raftlog_sim.commands import common
 from raftlog_sim.hunting import ablation, mutation
-from raftlog_sim.hunting.ablation import Found
+from raftlog_sim.hunting.ablation import AblationResult
 from raftlog_sim.schedules.options import FAULTS, VARIED
 
 ON: Final = "raftlog sim mutants"
@@ -72,7 +72,7 @@ def _ablated(
 ) -> dict[str, Any]:
     with common.bar("hunts", len(kinds) + 1) as advance:
 
-        def tell(found: list[Found]) -> None:
+        def tell(found: list[AblationResult]) -> None:
             advance(1)
             if options.format == "text" and (line := _line(number, found[0], found[-1])):
                 print(line, flush=True)
@@ -90,7 +90,7 @@ def _ablated(
     }
 
 
-def _line(number: str, whole: Found, each: Found) -> str:
+def _line(number: str, whole: AblationResult, each: AblationResult) -> str:
     """What is said of a hunt; nothing where leaving out a kind changed nothing."""
     if each is whole:
         return f"{number:4} {mutation.named(number).name:40} {_end(each)}"
@@ -99,19 +99,19 @@ def _line(number: str, whole: Found, each: Found) -> str:
     return f"       without {each.without}: {_end(each)}"
 
 
-def _end(found: Found) -> str:
+def _end(found: AblationResult) -> str:
     if found.seed is not None:
         return f"seed {found.seed}, {found.by}"
     late = ", then time was up" if found.out_of_time else ""
     return f"nothing in {amount(found.tried, 'seed')}{late}"
 
 
-def _needed(parts: list[Found]) -> list[str]:
+def _needed(parts: list[AblationResult]) -> list[str]:
     """The kinds without which all seeds were played, and nothing was found."""
     return [each.without for each in parts if each.seed is None and not each.out_of_time]
 
 
-def _summary(whole: Found, parts: list[Found]) -> str:
+def _summary(whole: AblationResult, parts: list[AblationResult]) -> str:
     alike = [each for each in parts if each.seed == whole.seed]
     idle = sum(not each.changed for each in alike)
     needed = ", ".join(_needed(parts)) or "no single kind"

@@ -14,7 +14,7 @@ from raftlog.base.units import NANOS_PER_MILLI
 from raftlog_sim.commands import common
 from raftlog_sim.commands.debug import lines_of
 from raftlog_sim.hunting.incident_stepper import Stepper
-from raftlog_sim.incidents.incident_folder import IncidentFolder, RecordedBoot
+from raftlog_sim.incidents.incident_folder import BootFiles, IncidentFolder
 from raftlog_sim.incidents.incident_replay import NO_END
 from raftlog_sim.incidents.incident_scenario import scenario_of
 
@@ -51,7 +51,7 @@ def _incident(options: argparse.Namespace) -> int:
 # --- show -----------------------------------------------------------------------------------------
 
 
-def _show(options: argparse.Namespace, folder: IncidentFolder, boots: list[RecordedBoot]) -> int:
+def _show(options: argparse.Namespace, folder: IncidentFolder, boots: list[BootFiles]) -> int:
     told = [_told(folder, boot) for boot in boots]
     if options.format == "json":
         common.print_json({"recordings": told, "payloads": folder.payload_count})
@@ -68,7 +68,7 @@ def _show(options: argparse.Namespace, folder: IncidentFolder, boots: list[Recor
     return common.DONE
 
 
-def _told(folder: IncidentFolder, boot: RecordedBoot) -> dict[str, Any]:
+def _told(folder: IncidentFolder, boot: BootFiles) -> dict[str, Any]:
     recording = folder.recording(boot)
     events: Counter[str] = Counter()
     turns, last = 0, recording.begun_at
@@ -90,7 +90,7 @@ def _told(folder: IncidentFolder, boot: RecordedBoot) -> dict[str, Any]:
 # --- replay ---------------------------------------------------------------------------------------
 
 
-def _replay(options: argparse.Namespace, folder: IncidentFolder, boots: list[RecordedBoot]) -> int:
+def _replay(options: argparse.Namespace, folder: IncidentFolder, boots: list[BootFiles]) -> int:
     told = []
     for boot in boots:
         replay = folder.replay(boot)
@@ -118,7 +118,7 @@ def _replay(options: argparse.Namespace, folder: IncidentFolder, boots: list[Rec
 # --- step -----------------------------------------------------------------------------------------
 
 
-def _step(options: argparse.Namespace, folder: IncidentFolder, boots: list[RecordedBoot]) -> int:
+def _step(options: argparse.Namespace, folder: IncidentFolder, boots: list[BootFiles]) -> int:
     if len(boots) != 1:
         known = ", ".join(each.name for each in boots)
         raise common.UsageError(f"step plays one boot: name one of {known}", _COMMAND)
@@ -144,7 +144,7 @@ def _step(options: argparse.Namespace, folder: IncidentFolder, boots: list[Recor
 
 
 def _to_scenario(
-    options: argparse.Namespace, folder: IncidentFolder, boots: list[RecordedBoot]
+    options: argparse.Namespace, folder: IncidentFolder, boots: list[BootFiles]
 ) -> int:
     text = scenario_of(folder, boots)
     if options.format == "json":

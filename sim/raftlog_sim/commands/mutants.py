@@ -14,7 +14,7 @@ from raftlog_sim.playing import scenario_files
 from raftlog_sim.schedules.options import PROFILES
 
 BUDGET: Final = 60
-HISTORIES: Final = judge_hunt.Hunt().histories
+HISTORIES: Final = judge_hunt.JudgeHunt().histories
 SURVIVED: Final = "SURVIVED"
 BEGIN: Final = "<!-- table begins -->"
 END: Final = "<!-- table ends -->"
@@ -136,7 +136,7 @@ def _check_kept(options: argparse.Namespace) -> None:
 
 def _hunted(mutant: mutation.Mutant, options: argparse.Namespace) -> dict[str, Any]:
     if mutant.of == mutation.JUDGE:
-        plan = judge_hunt.Hunt(
+        plan = judge_hunt.JudgeHunt(
             histories=options.histories,
             kills=options.kills,
             seconds=options.seconds,

@@ -20,9 +20,9 @@ from raftlog.base.amounts import amount
 from raftlog_sim.base.outcome import failure_class, signature
 from raftlog_sim.commands import common, filing
 from raftlog_sim.commands.run import played_elsewhere
-from raftlog_sim.commands.tally import Group, Row, Tally
+from raftlog_sim.commands.tally import SweepTally, TallyGroup, TallyRow
 from raftlog_sim.hunting import compiled_build, mutation, scenarios, spark_sweep
-from raftlog_sim.hunting.workers import Call, Lost, Workers
+from raftlog_sim.hunting.workers import Call, Lost, SeedWorkers
 from raftlog_sim.playing import scenario_files
 from raftlog_sim.playing.cases import BROKERS
 from raftlog_sim.playing.last_writes import NO_MAJORITY, RECORDS
@@ -133,12 +133,12 @@ def _endless(options: argparse.Namespace) -> None:
     options.seeds = range(options.seeds.start, BOUNDS["seed"][1])
 
 
-def _new_tally(options: argparse.Namespace) -> Tally:
+def _new_tally(options: argparse.Namespace) -> SweepTally:
     """An empty one. Raises for pairs of faults of what has none."""
     of_brokers = options.subject == BROKERS
     if options.pairs and not of_brokers:
         raise common.UsageError(f"--pairs counts faults of {BROKERS} only", "raftlog sim sweep")
-    return Tally(of_brokers, PairCounts(options.profile) if options.pairs else None)
+    return SweepTally(of_brokers, PairCounts(options.profile) if options.pairs else None)
 
 
 def _check_compiled(options: argparse.Namespace) -> None:
@@ -162,7 +162,7 @@ def _check_compiled(options: argparse.Namespace) -> None:
 
 def run_seed(
     seed: int, profile: str, subject: str, mutant: str, check: bool, compiled: bool
-) -> Row:
+) -> TallyRow:
     """One seed, in a worker. What fails by compiled code is played by the sources as well: what
     they say counts, and what only compiled code fails by is no bug of the product."""
     gc.disable()
@@ -179,7 +179,7 @@ def run_seed(
         if compiled and failure:
             failure = other["failure"] or f"{ONLY_COMPILED}: {failure}"
     in_core = outcome.document.get("demanded", {}).get("core", {})
-    return Row(
+    return TallyRow(
         seed,
         failure,
         failure_class(failure),
@@ -208,7 +208,9 @@ def _calls(options: argparse.Namespace) -> Iterator[Call]:
     )  # fmt: skip
 
 
-def _on_spark(options: argparse.Namespace, deadline: common.Deadline) -> Generator[Row, None, None]:
+def _on_spark(
+    options: argparse.Namespace, deadline: common.Deadline
+) -> Generator[TallyRow, None, None]:
     """The rows of `_rows`, played by Spark's workers; what that cost goes to standard error."""
     if find_spec("pyspark") is None:
         raise common.UsageError("--spark needs pyspark: pip install 'raftlog[spark]'")
@@ -220,7 +222,9 @@ def _on_spark(options: argparse.Namespace, deadline: common.Deadline) -> Generat
     print(costs.text(), file=sys.stderr)
 
 
-def _rows(options: argparse.Namespace, deadline: common.Deadline) -> Generator[Row, None, None]:
+def _rows(
+    options: argparse.Namespace, deadline: common.Deadline
+) -> Generator[TallyRow, None, None]:
     calls = _calls(options)
     if options.jobs == 1 and options.compiled is None:
         common.switch_on(options.mutant)
@@ -229,7 +233,7 @@ def _rows(options: argparse.Namespace, deadline: common.Deadline) -> Generator[R
                 return
             yield run_seed(*call)
         return
-    workers = Workers(
+    workers = SeedWorkers(
         jobs=options.jobs,
         play=run_seed,
         prepare=partial(mutation.switch_on_if, options.mutant),
@@ -258,12 +262,14 @@ def _home(compiled: Path | None, call: Call) -> str:
     return str(compiled.resolve()) if compiled is not None and by_compiled else ""
 
 
-def _lost_row(seed: int, why: str) -> Row:
+def _lost_row(seed: int, why: str) -> TallyRow:
     """Of a seed that nobody answered for."""
-    return Row(seed, why, failure_class(why), signature(why), "", 0, 0, {}, {}, {}, "", 0, 0, True)
+    return TallyRow(
+        seed, why, failure_class(why), signature(why), "", 0, 0, {}, {}, {}, "", 0, 0, True
+    )
 
 
-def _play_scenarios(options: argparse.Namespace, tally: Tally) -> None:
+def _play_scenarios(options: argparse.Namespace, tally: SweepTally) -> None:
     """Those of our own brokers, each against what its file says of the plain run."""
     common.switch_on(options.mutant)
     wanted = [scenario_files.load(name) for name in scenario_files.names()]
@@ -278,7 +284,11 @@ def _play_scenarios(options: argparse.Namespace, tally: Tally) -> None:
 
 
 def _failed(
-    options: argparse.Namespace, row: Row, group: Group, files: filing.Filing, folders: int
+    options: argparse.Namespace,
+    row: TallyRow,
+    group: TallyGroup,
+    files: filing.Filing,
+    folders: int,
 ) -> None:
     if options.format == "text" and group.count <= KEPT_A_GROUP:
         print(f"seed {row.seed}: {row.failure[:300]}", flush=True)
@@ -293,12 +303,12 @@ def _failed(
         group.folders.append(folder)
 
 
-def _shrink(files: filing.Filing, deadline: common.Deadline, tally: Tally) -> None:
+def _shrink(files: filing.Filing, deadline: common.Deadline, tally: SweepTally) -> None:
     if files.base is not None and tally.groups:
         tally.shrunk = [str(folder) for folder in files.shrink(deadline)]
 
 
-def _tell(options: argparse.Namespace, tally: Tally, seconds: float) -> None:
+def _tell(options: argparse.Namespace, tally: SweepTally, seconds: float) -> None:
     asked = tally.seeds if options.until_failure else len(options.seeds)
     if options.format == "json":
         common.print_json(tally.document(asked, seconds))
@@ -327,7 +337,7 @@ def _tell(options: argparse.Namespace, tally: Tally, seconds: float) -> None:
     common.tell_untaken(options, tally.places_missed)
 
 
-def _tell_failed(options: argparse.Namespace, tally: Tally) -> None:
+def _tell_failed(options: argparse.Namespace, tally: SweepTally) -> None:
     """What failed, by kind, what was shrunk, and which seeds gave two runs."""
     for alike, group in tally.by_count():
         print(f"\n{group.count} x {alike}")
@@ -351,7 +361,7 @@ def _tell_failed(options: argparse.Namespace, tally: Tally) -> None:
         )
 
 
-def _of_cores(tally: Tally) -> str:
+def _of_cores(tally: SweepTally) -> str:
     """In how many seeds a core had to do alone, and what became of that phase in the others."""
     others = [f"{what} {count}" for what, count in sorted(tally.cores.items()) if what != RAN]
     unable = f" ({tally.core_unable} without a majority)" if tally.core_unable else ""

@@ -14,7 +14,7 @@ _POWER: Final = ("under-a-process", "before-a-sync")
 
 
 @final
-class Row(NamedTuple):
+class TallyRow(NamedTuple):
     """One seed, as a worker reports it."""
 
     seed: int
@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
 @final
 @attrs.define
-class Group:
+class TallyGroup:
     """Failures of one signature."""
 
     failure_class: str
@@ -63,7 +63,7 @@ class Group:
 
 @final
 @attrs.define(eq=False)
-class Tally:
+class SweepTally:
     """See the module. `of_brokers`: it is our own brokers that are simulated, whose source says
     what could have been reached. `pairs`, if wanted, counts which faults came together."""
 
@@ -73,7 +73,7 @@ class Tally:
     events: int = 0
     simulated_ns: int = 0
     disagreed: list[int] = attrs.Factory(list)
-    groups: dict[str, Group] = attrs.Factory(dict)
+    groups: dict[str, TallyGroup] = attrs.Factory(dict)
     probes: Counter[str] = attrs.Factory(Counter)
     faults: Counter[str] = attrs.Factory(Counter)
     buggified: Counter[str] = attrs.Factory(Counter)
@@ -125,7 +125,7 @@ class Tally:
         """Whether time ended it before it had played the seeds that were asked for."""
         return self.seeds < asked and not self.interrupted and not self.gave_up
 
-    def add(self, row: Row) -> Group | None:
+    def add(self, row: TallyRow) -> TallyGroup | None:
         """Count a seed; its group when it failed."""
         self.seeds += 1
         self.events += row.events
@@ -142,13 +142,13 @@ class Tally:
             self.disagreed.append(row.seed)
         if not row.failure:
             return None
-        group = self.groups.setdefault(row.signature, Group(row.failure_class, row.failure))
+        group = self.groups.setdefault(row.signature, TallyGroup(row.failure_class, row.failure))
         group.count += 1
         if len(group.seeds) < SHOWN_SEEDS:
             group.seeds.append(row.seed)
         return group
 
-    def by_count(self) -> list[tuple[str, Group]]:
+    def by_count(self) -> list[tuple[str, TallyGroup]]:
         """Signatures with their groups, the largest first."""
         return sorted(self.groups.items(), key=lambda item: (-item[1].count, item[0]))
 

@@ -22,7 +22,7 @@ from raftlog.records.batch import BatchHeader, read_header
 from raftlog.records.control import parse_control_entry, read_log_start, read_membership_body
 from raftlog.storage.partition_log import PartitionLog
 from raftlog.storage.segments.walk import TERM_BEGINNERS
-from raftlog_sim.facts.producer_twin import NONE, SEQUENCES, Producer, Producers
+from raftlog_sim.facts.producer_twin import NONE, SEQUENCES, ProducerTwin, ProducerTwins
 
 if TYPE_CHECKING:
     from raftlog_sim.facts.group_log import GroupLog
@@ -51,7 +51,7 @@ class After(NamedTuple):
     """What the log is after an entry."""
 
     term: int
-    producers: Producers
+    producers: ProducerTwins
 
 
 def identity_of(header: BatchHeader) -> tuple[int, ...]:
@@ -63,7 +63,7 @@ def identity_of(header: BatchHeader) -> tuple[int, ...]:
 
 @final
 @attrs.define(eq=False)
-class Committed:
+class CommittedFacts:
     """See the module. `starts` are the log-start markers, (raft index, highest log start so far);
     `membership` is the last committed one."""
 
@@ -223,7 +223,7 @@ def _held_by_others(
     return []
 
 
-def _gap(before: Producer, header: BatchHeader) -> str:
+def _gap(before: ProducerTwin, header: BatchHeader) -> str:
     """What is wrong with this batch after those before it of its producer."""
     epoch, first = header.producer_epoch, header.base_sequence
     follows = (before.spans[-1][1] + 1) % SEQUENCES if epoch == before.epoch else 0

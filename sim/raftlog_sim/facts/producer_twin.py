@@ -17,7 +17,7 @@ _SPANS_MAX: Final = 5
 _ON: Final = "committed entry"
 
 
-class Producer(NamedTuple):
+class ProducerTwin(NamedTuple):
     """As `partition.producers.ProducerState`; a span is first and last sequence and first
     offset."""
 
@@ -26,14 +26,14 @@ class Producer(NamedTuple):
     last_seen_ms: int
 
 
-class Producers(NamedTuple):
+class ProducerTwins(NamedTuple):
     """All producers after an entry; `clock_ms` is the newest timestamp of Raft's own entries.
     Never changed: an entry makes another one of it."""
 
-    states: dict[int, Producer]
+    states: dict[int, ProducerTwin]
     clock_ms: int
 
-    def after(self, entry: "Entry", header: "BatchHeader") -> "Producers":
+    def after(self, entry: "Entry", header: "BatchHeader") -> "ProducerTwins":
         """What the log says with one more entry."""
         if entry.kind is EntryKind.RECORDS:
             return self if header.producer_id < 0 else self._recorded(entry, header)
@@ -47,16 +47,16 @@ class Producers(NamedTuple):
         kept = {
             number: each for number, each in self.states.items() if each.last_seen_ms >= before_ms
         }
-        return Producers(kept, max(self.clock_ms, header.max_timestamp))
+        return ProducerTwins(kept, max(self.clock_ms, header.max_timestamp))
 
-    def _recorded(self, entry: "Entry", header: "BatchHeader") -> "Producers":
+    def _recorded(self, entry: "Entry", header: "BatchHeader") -> "ProducerTwins":
         before, first = self.states.get(header.producer_id), header.base_sequence
         span = (first, (first + header.last_offset_delta) % SEQUENCES, int(entry.base_offset))
         same = before is not None and before.epoch == header.producer_epoch
         spans = (*before.spans, span)[-_SPANS_MAX:] if before is not None and same else (span,)
         seen_ms = max(header.max_timestamp, self.clock_ms)
-        heard = Producer(header.producer_epoch, spans, seen_ms)
-        return Producers({**self.states, header.producer_id: heard}, self.clock_ms)
+        heard = ProducerTwin(header.producer_epoch, spans, seen_ms)
+        return ProducerTwins({**self.states, header.producer_id: heard}, self.clock_ms)
 
     def differs(self, table: "ProducerTable") -> str:
         """Whether a table of the product is another one."""
@@ -66,4 +66,4 @@ class Producers(NamedTuple):
         return f"{table.states()} at {table.clock_ms}, the log has {mine} at {self.clock_ms}"
 
 
-NONE: Final = Producers({}, -1)
+NONE: Final = ProducerTwins({}, -1)

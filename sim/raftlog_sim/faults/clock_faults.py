@@ -11,13 +11,13 @@ from raftlog_sim.schedules.schedule import Step
 from raftlog_sim.world.node import Node
 
 if TYPE_CHECKING:
-    from raftlog_sim.faults.nemesis import Nemesis
+    from raftlog_sim.faults.nemesis import SimNemesis
 
 _LEASE_PERMILLE: Final = DRIFT_PERMILLE * 9 // 20
 """One clock fast and one slow by this are within the bound."""
 
 
-def _jump(nemesis: "Nemesis", step: Step) -> bool:
+def _jump(nemesis: "SimNemesis", step: Step) -> bool:
     """The wall clock is wrong by so much, until the step ends."""
     off_ms = int(step.argument("ms")) * (-1 if step.argument("way") == "back" else 1)
     nodes = nemesis.nodes(step, "node")
@@ -29,13 +29,13 @@ def _jump(nemesis: "Nemesis", step: Step) -> bool:
     return bool(nodes)
 
 
-def _jump_back(nemesis: "Nemesis", node: Node, off_ms: int) -> None:
+def _jump_back(nemesis: "SimNemesis", node: Node, off_ms: int) -> None:
     """A clock that was put right meanwhile would be wrong the other way (wide seed 1)."""
     if not nemesis.healed:
         node.machine.skew_ms -= off_ms
 
 
-def _drift(nemesis: "Nemesis", step: Step) -> bool:
+def _drift(nemesis: "SimNemesis", step: Step) -> bool:
     """The monotonic clock runs fast or slow."""
     permille = int(step.argument("permille"))
     if nemesis.workload.options.lease:
@@ -55,7 +55,7 @@ def _set_drift(node: Node, ppm: int) -> None:
         node.deliver_nothing()
 
 
-def _wave(nemesis: "Nemesis", step: Step) -> bool:
+def _wave(nemesis: "SimNemesis", step: Step) -> bool:
     """The wall clock goes ahead and back, again and again."""
     nodes = nemesis.nodes(step, "node")
     for node in nodes:
@@ -71,7 +71,7 @@ def _calm(node: Node) -> None:
     node.machine.wave_ms = 0
 
 
-def _late_timers(nemesis: "Nemesis", step: Step) -> bool:
+def _late_timers(nemesis: "SimNemesis", step: Step) -> bool:
     """Each timer rings up to so much later than asked."""
     nodes, late_ns = nemesis.nodes(step, "node"), millis(int(step.argument("ms")))
     for node in nodes:
@@ -84,7 +84,7 @@ def _on_time(node: Node) -> None:
     node.machine.late_ns = 0
 
 
-STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
+STRIKES: Final[dict[str, Callable[["SimNemesis", Step], bool]]] = {
     "clock-jump": _jump,
     "clock-drift": _drift,
     "clock-wave": _wave,
@@ -92,7 +92,7 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
 }
 
 
-def heal(nemesis: "Nemesis", node: Node) -> None:
+def heal(nemesis: "SimNemesis", node: Node) -> None:
     """Clocks are right and run right."""
     del nemesis
     node.machine.skew_ms = 0

@@ -35,7 +35,7 @@ from raftlog_sim.world.node import Node
 
 if TYPE_CHECKING:
     from raftlog.partition.replica import PartitionReplica
-    from raftlog_sim.faults.nemesis import Nemesis
+    from raftlog_sim.faults.nemesis import SimNemesis
 
 _PATIENCE: Final = millis(3_000)
 _LIFTS_MAX: Final = 10
@@ -47,7 +47,7 @@ _THROTTLED: Final = (
 )
 
 
-def _reassign(nemesis: "Nemesis", step: Step) -> bool:
+def _reassign(nemesis: "SimNemesis", step: Step) -> bool:
     """An administrator asks for a move; the answer, if any, is not waited for."""
     nodes, number = nemesis.numbers(step, "nodes"), int(step.argument("partition"))
     if not nodes or number >= nemesis.workload.options.partitions:
@@ -58,7 +58,7 @@ def _reassign(nemesis: "Nemesis", step: Step) -> bool:
     return True
 
 
-def _cancel_move(nemesis: "Nemesis", step: Step) -> bool:
+def _cancel_move(nemesis: "SimNemesis", step: Step) -> bool:
     """An administrator takes a move back; one that has ended, or never began, is let be."""
     number = int(step.argument("partition"))
     if number >= nemesis.workload.options.partitions:
@@ -69,7 +69,7 @@ def _cancel_move(nemesis: "Nemesis", step: Step) -> bool:
     return True
 
 
-def _throttle(nemesis: "Nemesis", step: Step) -> bool:
+def _throttle(nemesis: "SimNemesis", step: Step) -> bool:
     """An administrator bounds all moves of the topic, at every broker, or takes the bounds away."""
     _pace_moves(nemesis, int(step.argument("rate")))
     if step.for_ms:
@@ -79,14 +79,14 @@ def _throttle(nemesis: "Nemesis", step: Step) -> bool:
     return True
 
 
-def lift_throttle(nemesis: "Nemesis") -> None:
+def lift_throttle(nemesis: "SimNemesis") -> None:
     """The administrator takes the bounds away, and asks again until the cluster has heard of it: at
     a low rate a move would take hours."""
     if nemesis.throttled:
         _pace_moves(nemesis, 0, tries=_LIFTS_MAX)
 
 
-def _pace_moves(nemesis: "Nemesis", rate: int, tries: int = 1) -> None:
+def _pace_moves(nemesis: "SimNemesis", rate: int, tries: int = 1) -> None:
     operation = ConfigOperation.SET if rate else ConfigOperation.DELETE
     rates = [Change(name, str(rate) if rate else None, operation) for name in BROKER_ONLY]
     lists = [Change(name, "*" if rate else None, operation) for name in _THROTTLED]
@@ -100,7 +100,7 @@ def _nobody_listens(answer: Any) -> None:
     del answer
 
 
-def _unregister(nemesis: "Nemesis", step: Step) -> bool:
+def _unregister(nemesis: "SimNemesis", step: Step) -> bool:
     """The first node that is up asks, as an operator does who took a machine away."""
     asker = next(iter(nemesis.world.running()), None)
     wanted = nemesis.numbers(step, "node")
@@ -112,22 +112,22 @@ def _unregister(nemesis: "Nemesis", step: Step) -> bool:
     return bool(wanted)
 
 
-def _submit(nemesis: "Nemesis", asker: Node, command: UnregisterBroker) -> None:
+def _submit(nemesis: "SimNemesis", asker: Node, command: UnregisterBroker) -> None:
     deadline = Instant(asker.live.clock.now(nemesis.world.now) + _PATIENCE)
     body = encode_body(SubmitCommand(command=command))
     asker.broker.context.controller.ask(ControllerKind.PROPOSE, body, deadline, _nobody_listens)
     asker.deliver_nothing("it asked the controller")
 
 
-def _add_controller(nemesis: "Nemesis", step: Step) -> bool:
+def _add_controller(nemesis: "SimNemesis", step: Step) -> bool:
     return _change_controller(nemesis, step, votes=True)
 
 
-def _remove_controller(nemesis: "Nemesis", step: Step) -> bool:
+def _remove_controller(nemesis: "SimNemesis", step: Step) -> bool:
     return _change_controller(nemesis, step, votes=False)
 
 
-def _change_controller(nemesis: "Nemesis", step: Step, *, votes: bool) -> bool:
+def _change_controller(nemesis: "SimNemesis", step: Step, *, votes: bool) -> bool:
     """An administrator asks as `raftlog quorum add` and `remove` do, with the directory that the
     newest image names; the answer is not waited for."""
     images = [node.broker.context.image for node in nemesis.world.running()]
@@ -149,7 +149,7 @@ def _change_controller(nemesis: "Nemesis", step: Step, *, votes: bool) -> bool:
     return True
 
 
-def _transfer(nemesis: "Nemesis", step: Step) -> bool:
+def _transfer(nemesis: "SimNemesis", step: Step) -> bool:
     """Whoever leads the partition hands over to the node, if it is a voter that may."""
     group = group_of(nemesis.world, TOPIC, int(step.argument("partition")))
     leading = [] if group is None else leaders_of(nemesis.world, group)[-1:]
@@ -171,7 +171,7 @@ def _transfer(nemesis: "Nemesis", step: Step) -> bool:
     return True
 
 
-def _stop(nemesis: "Nemesis", step: Step) -> bool:
+def _stop(nemesis: "SimNemesis", step: Step) -> bool:
     """A graceful stop: leadership goes first, then the process."""
     nodes = [node for node in nemesis.nodes(step, "node") if node.up and not node.suspended]
     for node in nodes:
@@ -179,7 +179,7 @@ def _stop(nemesis: "Nemesis", step: Step) -> bool:
     return bool(nodes)
 
 
-def stop(nemesis: "Nemesis", step: Step, node: Node) -> None:
+def stop(nemesis: "SimNemesis", step: Step, node: Node) -> None:
     """A broker that runs is asked to stop, and is started again when the step ends."""
     nemesis.note("stop", node.number)
     node.leaves = True
@@ -187,7 +187,7 @@ def stop(nemesis: "Nemesis", step: Step, node: Node) -> None:
     nemesis.later(step, _back, nemesis, node, node.boots)
 
 
-def _back(nemesis: "Nemesis", node: Node, boots: int) -> None:
+def _back(nemesis: "SimNemesis", node: Node, boots: int) -> None:
     """Started again; one that has not finished leaving is killed first."""
     if node.boots != boots:
         return
@@ -197,7 +197,7 @@ def _back(nemesis: "Nemesis", node: Node, boots: int) -> None:
     node.start()
 
 
-def _trim(nemesis: "Nemesis", step: Step) -> bool:
+def _trim(nemesis: "SimNemesis", step: Step) -> bool:
     """An administrator deletes everything of a partition; the leader proposes a log start."""
     number = int(step.argument("partition"))
     if number >= nemesis.workload.options.partitions:
@@ -207,7 +207,7 @@ def _trim(nemesis: "Nemesis", step: Step) -> bool:
     return True
 
 
-def _must_be_led(nemesis: "Nemesis", step: Step) -> bool:
+def _must_be_led(nemesis: "SimNemesis", step: Step) -> bool:
     partition, wanted = int(step.argument("partition")), nemesis.numbers(step, "nodes")
     found = _leading(nemesis, partition)
     if found is None or found[0].number not in wanted or not found[1].node.ready:
@@ -216,7 +216,7 @@ def _must_be_led(nemesis: "Nemesis", step: Step) -> bool:
     return True
 
 
-def _leading(nemesis: "Nemesis", partition: int) -> "tuple[Node, PartitionReplica] | None":
+def _leading(nemesis: "SimNemesis", partition: int) -> "tuple[Node, PartitionReplica] | None":
     group = group_of(nemesis.world, TOPIC, partition)
     leading = [] if group is None else leaders_of(nemesis.world, group)[-1:]
     if group is None or not leading:
@@ -228,7 +228,7 @@ def _leading(nemesis: "Nemesis", partition: int) -> "tuple[Node, PartitionReplic
 # --- topics ---------------------------------------------------------------------------------------
 
 
-def _create_topic(nemesis: "Nemesis", step: Step) -> bool:
+def _create_topic(nemesis: "SimNemesis", step: Step) -> bool:
     name, count = _churn(step), 1 + int(step.argument("partitions")) % _CHURN_PARTITIONS
     replication = nemesis.workload.options.replication
     topic = asks.new_topic(name, count, replication)
@@ -236,13 +236,13 @@ def _create_topic(nemesis: "Nemesis", step: Step) -> bool:
     return True
 
 
-def _grow_topic(nemesis: "Nemesis", step: Step) -> bool:
+def _grow_topic(nemesis: "SimNemesis", step: Step) -> bool:
     count = 1 + int(step.argument("partitions")) % _CHURN_PARTITIONS
     nemesis.workload.administer(asks.create_partitions({_churn(step): count}, timeout_ns=_PATIENCE))
     return True
 
 
-def _delete_topic(nemesis: "Nemesis", step: Step) -> bool:
+def _delete_topic(nemesis: "SimNemesis", step: Step) -> bool:
     nemesis.workload.administer(asks.delete_topics([_churn(step)], timeout_ns=_PATIENCE))
     return True
 
@@ -251,7 +251,7 @@ def _churn(step: Step) -> str:
     return f"{CHURN}{int(step.argument('topic')) % _CHURN_TOPICS}"
 
 
-STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
+STRIKES: Final[dict[str, Callable[["SimNemesis", Step], bool]]] = {
     "reassign": _reassign,
     "cancel-move": _cancel_move,
     "throttle": _throttle,
@@ -268,7 +268,7 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
 }
 
 
-def heal(nemesis: "Nemesis", node: Node) -> None:
+def heal(nemesis: "SimNemesis", node: Node) -> None:
     """A broker that was leaving is gone."""
     del nemesis
     if node.leaves and node.up:

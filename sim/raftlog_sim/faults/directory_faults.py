@@ -8,16 +8,16 @@ from raftlog.client.core.admin_asks import alter_replica_log_dirs
 from raftlog.client.core.values import TopicPartition
 from raftlog_sim.schedules.schedule import Step
 from raftlog_sim.workloads.callers import TOPIC
-from raftlog_sim.world.more_disks import FurtherDisk, further_of
+from raftlog_sim.world.more_disks import FurtherSimDisk, further_of
 from raftlog_sim.world.node import Node
 
 if TYPE_CHECKING:
-    from raftlog_sim.faults.nemesis import Nemesis
+    from raftlog_sim.faults.nemesis import SimNemesis
 
 _PATIENCE: Final = millis(3_000)
 
 
-def _move_replicas(nemesis: "Nemesis", step: Step) -> bool:
+def _move_replicas(nemesis: "SimNemesis", step: Step) -> bool:
     """An administrator asks the broker to move what it has of the topic; the answer is not waited
     for. A replica that lies there already stays."""
     struck, to = False, int(step.argument("to"))
@@ -34,7 +34,7 @@ def _move_replicas(nemesis: "Nemesis", step: Step) -> bool:
     return struck
 
 
-def _break_directory(nemesis: "Nemesis", step: Step) -> bool:
+def _break_directory(nemesis: "SimNemesis", step: Step) -> bool:
     """A directory that answers nothing, or takes no more bytes. A sync that fails may take what was
     promised, so both are damage."""
     struck, number = False, int(step.argument("number"))
@@ -53,20 +53,20 @@ def _break_directory(nemesis: "Nemesis", step: Step) -> bool:
     return struck
 
 
-def _works_again(nemesis: "Nemesis", node: Node, directory: FurtherDisk) -> None:
+def _works_again(nemesis: "SimNemesis", node: Node, directory: FurtherSimDisk) -> None:
     if directory.root in node.broken:
         nemesis.note("stop-broken-directory", node.number)
         del node.broken[directory.root]
         directory.mend()
 
 
-def heal(nemesis: "Nemesis", node: Node) -> None:
+def heal(nemesis: "SimNemesis", node: Node) -> None:
     """All directories work again."""
     for directory in further_of(node):
         _works_again(nemesis, node, directory)
 
 
-STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
+STRIKES: Final[dict[str, Callable[["SimNemesis", Step], bool]]] = {
     "move-replicas": _move_replicas,
     "break-directory": _break_directory,
 }

@@ -16,10 +16,10 @@ from raftlog_sim.world.disk import Keep
 from raftlog_sim.world.node import Node
 
 if TYPE_CHECKING:
-    from raftlog_sim.faults.nemesis import Nemesis
+    from raftlog_sim.faults.nemesis import SimNemesis
 
 
-def _disk_error(nemesis: "Nemesis", step: Step) -> bool:
+def _disk_error(nemesis: "SimNemesis", step: Step) -> bool:
     """The next calls of a kind fail and change nothing. Reads that go on failing are damage to a
     replica that is being opened, so they are rationed."""
     call, nodes = str(step.argument("call")), nemesis.nodes(step, "node")
@@ -30,7 +30,7 @@ def _disk_error(nemesis: "Nemesis", step: Step) -> bool:
     return bool(nodes)
 
 
-def _late_error(nemesis: "Nemesis", step: Step) -> bool:
+def _late_error(nemesis: "SimNemesis", step: Step) -> bool:
     """The next calls of a kind are done, and report an error all the same: whoever tries again
     finds that it is done already."""
     nodes = nemesis.nodes(step, "node")
@@ -39,7 +39,7 @@ def _late_error(nemesis: "Nemesis", step: Step) -> bool:
     return bool(nodes)
 
 
-def _failed_sync(nemesis: "Nemesis", step: Step) -> bool:
+def _failed_sync(nemesis: "SimNemesis", step: Step) -> bool:
     """The next sync fails, and the pages are then clean and gone. The supervisor restarts the
     broker, which finds in the page cache what the disk does not have."""
     nodes = [node for node in nemesis.nodes(step, "node") if nemesis.atlas.allow(node.number)]
@@ -49,7 +49,7 @@ def _failed_sync(nemesis: "Nemesis", step: Step) -> bool:
     return bool(nodes)
 
 
-def _failed_name_sync(nemesis: "Nemesis", step: Step) -> bool:
+def _failed_name_sync(nemesis: "SimNemesis", step: Step) -> bool:
     """As a failed sync, of a directory or of everything: a file that was made or renamed is seen
     under its name, and is not there after a power failure; one that was removed is."""
     call = f"sync_{step.argument('call')}"
@@ -60,7 +60,7 @@ def _failed_name_sync(nemesis: "Nemesis", step: Step) -> bool:
     return bool(nodes)
 
 
-def _disk_full(nemesis: "Nemesis", step: Step) -> bool:
+def _disk_full(nemesis: "SimNemesis", step: Step) -> bool:
     nodes = [node for node in nemesis.nodes(step, "node") if node.disk.free is None]
     for node in nodes:
         nemesis.note("start-disk-full", node.number)
@@ -69,13 +69,13 @@ def _disk_full(nemesis: "Nemesis", step: Step) -> bool:
     return bool(nodes)
 
 
-def _room(nemesis: "Nemesis", node: Node) -> None:
+def _room(nemesis: "SimNemesis", node: Node) -> None:
     if node.disk.free is not None:
         nemesis.note("stop-disk-full", node.number)
         node.disk.free = None
 
 
-def _slow_disk(nemesis: "Nemesis", step: Step) -> bool:
+def _slow_disk(nemesis: "SimNemesis", step: Step) -> bool:
     nodes, more_ns = nemesis.nodes(step, "node"), millis(int(step.argument("ms")))
     for node in nodes:
         node.slower_ns += more_ns
@@ -87,7 +87,7 @@ def _faster(node: Node, less_ns: int) -> None:
     node.slower_ns = max(0, node.slower_ns - less_ns)
 
 
-def _crash_at(nemesis: "Nemesis", step: Step) -> bool:
+def _crash_at(nemesis: "SimNemesis", step: Step) -> bool:
     """The machine stops at one of its next disk calls; it boots again by itself."""
     nodes = [node for node in nemesis.nodes(step, "node") if node.up]
     for node in nodes:
@@ -98,7 +98,7 @@ def _crash_at(nemesis: "Nemesis", step: Step) -> bool:
     return bool(nodes)
 
 
-def _kill_at(nemesis: "Nemesis", step: Step) -> bool:
+def _kill_at(nemesis: "SimNemesis", step: Step) -> bool:
     """The process ends at one of its next disk calls: what it wrote and did not sync is there."""
     nodes = [node for node in nemesis.nodes(step, "node") if node.up]
     for node in nodes:
@@ -108,7 +108,7 @@ def _kill_at(nemesis: "Nemesis", step: Step) -> bool:
     return bool(nodes)
 
 
-def _lying_sync(nemesis: "Nemesis", step: Step) -> bool:
+def _lying_sync(nemesis: "SimNemesis", step: Step) -> bool:
     """Syncs report success and make nothing durable."""
     nodes = nemesis.nodes(step, "node")
     for node in nodes:
@@ -118,13 +118,13 @@ def _lying_sync(nemesis: "Nemesis", step: Step) -> bool:
     return bool(nodes)
 
 
-def _honest(nemesis: "Nemesis", node: Node) -> None:
+def _honest(nemesis: "SimNemesis", node: Node) -> None:
     if node.disk.lying_sync:
         nemesis.note("stop-lying-sync", node.number)
         node.disk.lying_sync = False
 
 
-STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
+STRIKES: Final[dict[str, Callable[["SimNemesis", Step], bool]]] = {
     "disk-error": _disk_error,
     "late-error": _late_error,
     "failed-sync": _failed_sync,
@@ -137,7 +137,7 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
 }
 
 
-def heal(nemesis: "Nemesis", node: Node) -> None:
+def heal(nemesis: "SimNemesis", node: Node) -> None:
     """The disk works again; what is rotten stays so."""
     if node.rolled_back:
         if node.up:

@@ -20,19 +20,19 @@ from raftlog_sim.schedules.schedule import Step
 
 if TYPE_CHECKING:
     from raftlog.broker.groups.coordinators import Coordinated
-    from raftlog_sim.faults.nemesis import Nemesis
+    from raftlog_sim.faults.nemesis import SimNemesis
 
 KIND: Final = "kill-coordinator"
 _LOOK_NS: Final = 100 * NANOS_PER_MICRO
 _PATIENCE_NS: Final = millis(2_500)
 
 
-def kill_when(nemesis: "Nemesis", step: Step) -> None:
+def kill_when(nemesis: "SimNemesis", step: Step) -> None:
     """Look for the moment, again and again for some seconds."""
     _look(nemesis, step, nemesis.world.now + _PATIENCE_NS)
 
 
-def _look(nemesis: "Nemesis", step: Step, until: int) -> None:
+def _look(nemesis: "SimNemesis", step: Step, until: int) -> None:
     if nemesis.healed:  # the moment did not come in time
         nemesis.in_vain.append(str(step))
         return

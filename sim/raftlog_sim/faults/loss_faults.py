@@ -26,14 +26,14 @@ from raftlog_sim.world.disk import Keep, SimulatedDisk
 from raftlog_sim.world.node import Node
 
 if TYPE_CHECKING:
-    from raftlog_sim.faults.nemesis import Nemesis
+    from raftlog_sim.faults.nemesis import SimNemesis
 
 _OLD_DISK_WAITS_NS: Final = millis(6_000)
 _OLD_DISK_LOOKS_NS: Final = millis(20)
 _BOOTS_ALONE_MAX: Final = 3
 
 
-def _wipe(nemesis: "Nemesis", step: Step) -> bool:
+def _wipe(nemesis: "SimNemesis", step: Step) -> bool:
     """The machine comes back with an empty disk, formatted to join the same cluster."""
     struck = False
     for node in nemesis.nodes(step, "node"):
@@ -56,7 +56,7 @@ def replaced(node: Node) -> None:
     node.store_rotten = node.rolled_back = False
 
 
-def _image(nemesis: "Nemesis", step: Step) -> bool:
+def _image(nemesis: "SimNemesis", step: Step) -> bool:
     """As a backup of the machine finds the disk: what is durable."""
     nodes = nemesis.nodes(step, "node")
     for node in nodes:
@@ -65,7 +65,7 @@ def _image(nemesis: "Nemesis", step: Step) -> bool:
     return bool(nodes)
 
 
-def _old_disk(nemesis: "Nemesis", step: Step) -> bool:
+def _old_disk(nemesis: "SimNemesis", step: Step) -> bool:
     """The machine comes back with the copy that was put aside, now or as soon as it may: after one
     later life, once those have synced it without whom no majority that holds the copy decides
     (`Atlas.tells`). The copy boots up to three times alone before, so that its boot number may be
@@ -75,7 +75,7 @@ def _old_disk(nemesis: "Nemesis", step: Step) -> bool:
     return any(put_back)
 
 
-def _put_back(nemesis: "Nemesis", step: Step, node: Node, end: int) -> bool:
+def _put_back(nemesis: "SimNemesis", step: Step, node: Node, end: int) -> bool:
     """Whether it was done now; if not it is tried again for a while, for the node that was meant
     then."""
     image = nemesis.images.get(node.number)
@@ -96,12 +96,12 @@ def _put_back(nemesis: "Nemesis", step: Step, node: Node, end: int) -> bool:
     return True
 
 
-def _put_back_late(nemesis: "Nemesis", step: Step, node: Node, end: int) -> None:
+def _put_back_late(nemesis: "SimNemesis", step: Step, node: Node, end: int) -> None:
     if _put_back(nemesis, step, node, end):
         nemesis.struck(step)
 
 
-def _is_told(nemesis: "Nemesis", node: Node, image: SimulatedDisk) -> bool:
+def _is_told(nemesis: "SimNemesis", node: Node, image: SimulatedDisk) -> bool:
     """Whether the copy has missed a life of its node that enough others know of."""
     if not node.up or node.boots <= nemesis.imaged_in[node.number]:
         return False
@@ -131,7 +131,7 @@ def empty_disk(node: Node, cluster: object) -> SimulatedDisk:
     return disk
 
 
-def _empty_disk(nemesis: "Nemesis", step: Step) -> bool:
+def _empty_disk(nemesis: "SimNemesis", step: Step) -> bool:
     """The process starts again at once on an empty disk, formatted to join the same cluster: so may
     a majority of the controllers, for in the end everybody has what it had. Until then they know
     nothing, and must not make anything up."""
@@ -145,7 +145,7 @@ def _empty_disk(nemesis: "Nemesis", step: Step) -> bool:
     return bool(nodes)
 
 
-def _own_disk(nemesis: "Nemesis", node: Node) -> None:
+def _own_disk(nemesis: "SimNemesis", node: Node) -> None:
     own = nemesis.put_aside.pop(node.number, None)
     if own is not None:
         nemesis.note("own-disk", node.number)
@@ -159,18 +159,18 @@ def _start_on(node: Node, disk: SimulatedDisk) -> None:
     node.start()
 
 
-def heal(nemesis: "Nemesis", node: Node) -> None:
+def heal(nemesis: "SimNemesis", node: Node) -> None:
     """This machine has its own disk."""
     _own_disk(nemesis, node)
 
 
-def _lose_replica(nemesis: "Nemesis", step: Step) -> bool:
+def _lose_replica(nemesis: "SimNemesis", step: Step) -> bool:
     """All files of one partition's replica are gone."""
     group = group_of(nemesis.world, TOPIC, int(step.argument("partition")))
     return group is not None and _lose(nemesis, step, group)
 
 
-def _lose_metadata(nemesis: "Nemesis", step: Step) -> bool:
+def _lose_metadata(nemesis: "SimNemesis", step: Step) -> bool:
     """All files of the metadata are gone."""
     return _lose(nemesis, step, METADATA_GROUP)
 
@@ -184,7 +184,7 @@ def readable(disk: SimulatedDisk) -> DirectoryImage | None:
         return None
 
 
-def _lose(nemesis: "Nemesis", step: Step, group: GroupId) -> bool:
+def _lose(nemesis: "SimNemesis", step: Step, group: GroupId) -> bool:
     """The process finds it when it boots next, which it does."""
     struck = False
     for node in nemesis.nodes(step, "node"):
@@ -204,7 +204,7 @@ def _lose(nemesis: "Nemesis", step: Step, group: GroupId) -> bool:
     return struck
 
 
-STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
+STRIKES: Final[dict[str, Callable[["SimNemesis", Step], bool]]] = {
     "image": _image,
     "old-disk": _old_disk,
     "wipe": _wipe,

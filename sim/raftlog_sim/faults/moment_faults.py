@@ -33,7 +33,7 @@ from raftlog_sim.schedules.schedule import step as make_step
 from raftlog_sim.workloads.callers import TOPIC
 
 if TYPE_CHECKING:
-    from raftlog_sim.faults.nemesis import Nemesis
+    from raftlog_sim.faults.nemesis import SimNemesis
     from raftlog_sim.world.node import Node
 
 KIND: Final = "at-moment"
@@ -41,12 +41,14 @@ _LOOK_NS: Final = 100 * NANOS_PER_MICRO
 _PATIENCE_NS: Final = millis(1_500)
 
 
-def strike_when(nemesis: "Nemesis", step: Step) -> None:
+def strike_when(nemesis: "SimNemesis", step: Step) -> None:
     """Look for the moment, again and again for a while."""
     _look(nemesis, step, nemesis.world.now + _PATIENCE_NS, {})
 
 
-def _look(nemesis: "Nemesis", step: Step, until: int, rolled: dict[PartitionReplica, int]) -> None:
+def _look(
+    nemesis: "SimNemesis", step: Step, until: int, rolled: dict[PartitionReplica, int]
+) -> None:
     """`rolled`: how many segments each replica had begun when it was looked at last."""
     if nemesis.healed:  # the moment did not come in time
         nemesis.in_vain.append(str(step))
@@ -63,7 +65,7 @@ def _look(nemesis: "Nemesis", step: Step, until: int, rolled: dict[PartitionRepl
 
 
 def _found(
-    nemesis: "Nemesis", group: GroupId, when: str, rolled: dict[PartitionReplica, int]
+    nemesis: "SimNemesis", group: GroupId, when: str, rolled: dict[PartitionReplica, int]
 ) -> tuple["Node", PartitionReplica] | None:
     """A replica that is at the moment, and its node."""
     for node in nemesis.world.running():
@@ -83,7 +85,7 @@ def _found(
     return None
 
 
-def _strike(nemesis: "Nemesis", step: Step, node: "Node", replica: PartitionReplica) -> bool:
+def _strike(nemesis: "SimNemesis", step: Step, node: "Node", replica: PartitionReplica) -> bool:
     """Do what is to be done, to the node, or to most of the old configuration, or to those who
     join it."""
     what, numbers = str(step.argument("what")), [node.number]

@@ -18,7 +18,7 @@ from raftlog_sim.schedules.fault_pairs import NearFaults
 from raftlog_sim.schedules.options import DEAF, STALLED
 from raftlog_sim.schedules.schedule import Step
 from raftlog_sim.workloads.callers import TOPIC
-from raftlog_sim.workloads.workload import Workload
+from raftlog_sim.workloads.workload import SimWorkload
 from raftlog_sim.world.disk import SimulatedDisk
 from raftlog_sim.world.node import Node
 from raftlog_sim.world.releases import level_of
@@ -26,9 +26,9 @@ from raftlog_sim.world.releases import level_of
 if TYPE_CHECKING:
     from raftlog_sim.world.world import World
 
-Strike = Callable[["Nemesis", Step], bool]
+Strike = Callable[["SimNemesis", Step], bool]
 """Performs a step; whether it did something."""
-Waiting = Callable[["Nemesis", Step], None]
+Waiting = Callable[["SimNemesis", Step], None]
 """Performs a step when its moment comes, and counts it then."""
 _TRIES: Final = 6
 _TRY_AGAIN_NS: Final = millis(60)
@@ -49,23 +49,23 @@ class FaultKinds:
 
     strikes: Mapping[str, Strike]
     waiting: Mapping[str, Waiting]
-    heal_node: Sequence[Callable[["Nemesis", Node], None]]
+    heal_node: Sequence[Callable[["SimNemesis", Node], None]]
     """Undo, in this order, the faults of one family on a node."""
-    heal_clock: Callable[["Nemesis", Node], None]
+    heal_clock: Callable[["SimNemesis", Node], None]
     """The one of `heal_node` that also nodes outside a core need."""
-    reboot: Callable[["Nemesis", Node], None]
-    heal_cluster: Callable[["Nemesis"], None]
+    reboot: Callable[["SimNemesis", Node], None]
+    heal_cluster: Callable[["SimNemesis"], None]
     """Undo what was asked of the cluster as a whole."""
 
 
 @final
 @attrs.define(eq=False)
-class Nemesis:
+class SimNemesis:
     """Strikes steps until `heal`, which undoes what still stands. `done` counts, by kind, the steps
     that did something."""
 
     world: "World"
-    workload: Workload
+    workload: SimWorkload
     kinds: FaultKinds
     churn: bool = False
     """Placements change during the run, see `atlas`."""

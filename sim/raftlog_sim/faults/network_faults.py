@@ -23,11 +23,11 @@ from raftlog.raft.messages import (
 )
 from raftlog_sim.base.streams import Stream
 from raftlog_sim.schedules.schedule import Step
-from raftlog_sim.world.network import Cut, PairKey
+from raftlog_sim.world.network import PairKey, SimCut
 from raftlog_sim.world.relay import Strike
 
 if TYPE_CHECKING:
-    from raftlog_sim.faults.nemesis import Nemesis
+    from raftlog_sim.faults.nemesis import SimNemesis
 
 REPLAY_MS_MAX: Final = 2_000
 _MESSAGES: Final[dict[str, tuple[type, ...]]] = {
@@ -39,14 +39,14 @@ _MESSAGES: Final[dict[str, tuple[type, ...]]] = {
 }
 
 
-def _partition(nemesis: "Nemesis", step: Step) -> bool:
+def _partition(nemesis: "SimNemesis", step: Step) -> bool:
     side = nemesis.numbers(step, "side")
     others = [number for number in nemesis.world.nodes if number not in side]
     pairs = [(member, other) for member in side for other in others]
     return _cut(nemesis, step, "partition", pairs, side)
 
 
-def _one_way(nemesis: "Nemesis", step: Step) -> bool:
+def _one_way(nemesis: "SimNemesis", step: Step) -> bool:
     """What the side sends, or what it should hear, does not arrive."""
     side = nemesis.numbers(step, "side")
     others = [number for number in nemesis.world.nodes if number not in side]
@@ -56,7 +56,7 @@ def _one_way(nemesis: "Nemesis", step: Step) -> bool:
     return _hold(nemesis, step, "one-way", pipes, side)
 
 
-def _bridge(nemesis: "Nemesis", step: Step) -> bool:
+def _bridge(nemesis: "SimNemesis", step: Step) -> bool:
     """Two halves that only the hub sees both of."""
     hub = nemesis.numbers(step, "hub")[:1]
     rest = [number for number in sorted(nemesis.world.nodes) if number not in hub]
@@ -65,7 +65,7 @@ def _bridge(nemesis: "Nemesis", step: Step) -> bool:
     return bool(hub) and _cut(nemesis, step, "bridge", pairs, hub)
 
 
-def _ring(nemesis: "Nemesis", step: Step) -> bool:
+def _ring(nemesis: "SimNemesis", step: Step) -> bool:
     """Each sees its neighbours on a ring, a majority with itself; of five, no two see the same."""
     numbers = sorted(nemesis.world.nodes)
     count, reach = len(numbers), (len(numbers) // 2 + 1) // 2
@@ -78,18 +78,18 @@ def _ring(nemesis: "Nemesis", step: Step) -> bool:
     return _cut(nemesis, step, "ring", pairs, ())
 
 
-def _clog(nemesis: "Nemesis", step: Step) -> bool:
+def _clog(nemesis: "SimNemesis", step: Step) -> bool:
     return _hold(nemesis, step, "clog", _pipes(nemesis, step), ())
 
 
-def _reset(nemesis: "Nemesis", step: Step) -> bool:
+def _reset(nemesis: "SimNemesis", step: Step) -> bool:
     one, other = nemesis.numbers(step, "one"), nemesis.numbers(step, "other")
     pairs = [(a, b) for a in one for b in other if a != b]
     broken = [pair for pair in pairs if nemesis.world.network.reset(*pair)]
     return bool(broken)
 
 
-def _hangup(nemesis: "Nemesis", step: Step) -> bool:
+def _hangup(nemesis: "SimNemesis", step: Step) -> bool:
     """All connections of clients to a broker break; answers under way are lost, requests too or
     not, as it comes."""
     hung_up = [node for node in nemesis.nodes(step, "node") if node.up and node.live.clients]
@@ -99,7 +99,7 @@ def _hangup(nemesis: "Nemesis", step: Step) -> bool:
     return bool(hung_up)
 
 
-def _lossy(nemesis: "Nemesis", step: Step) -> bool:
+def _lossy(nemesis: "SimNemesis", step: Step) -> bool:
     pipes = _pipes(nemesis, step)
     for sender, receiver in pipes:
         pipe = nemesis.world.network.pipe(sender, receiver)
@@ -111,7 +111,7 @@ def _lossy(nemesis: "Nemesis", step: Step) -> bool:
     return bool(pipes)
 
 
-def _drop_kind(nemesis: "Nemesis", step: Step) -> bool:
+def _drop_kind(nemesis: "SimNemesis", step: Step) -> bool:
     """Messages of one kind vanish, all others arrive."""
     pipes = _pipes(nemesis, step)
     for sender, receiver in pipes:
@@ -123,12 +123,12 @@ def _drop_kind(nemesis: "Nemesis", step: Step) -> bool:
     return bool(pipes)
 
 
-def _all_kinds(nemesis: "Nemesis", pipes: list[PairKey]) -> None:
+def _all_kinds(nemesis: "SimNemesis", pipes: list[PairKey]) -> None:
     for pipe in pipes:
         nemesis.world.network.pipe(*pipe).kinds_drop = 0
 
 
-def _replay(nemesis: "Nemesis", step: Step) -> bool:
+def _replay(nemesis: "SimNemesis", step: Step) -> bool:
     network, every_ns = nemesis.world.network, millis(max(1, int(step.argument("ms"))))
     known = [(pipe, network.pipe(*pipe).append) for pipe in _pipes(nemesis, step)]
     end = nemesis.world.now + millis(step.for_ms or REPLAY_MS_MAX)
@@ -138,13 +138,13 @@ def _replay(nemesis: "Nemesis", step: Step) -> bool:
     return any(message is not None for _, message in known)
 
 
-def _again(nemesis: "Nemesis", pipe: PairKey, message: Append, every_ns: int, end: int) -> None:
+def _again(nemesis: "SimNemesis", pipe: PairKey, message: Append, every_ns: int, end: int) -> None:
     if not nemesis.healed and nemesis.world.now < end:
         nemesis.world.network.replay(*pipe, message)
         nemesis.world.after(every_ns, _again, nemesis, pipe, message, every_ns, end)
 
 
-def _replay_any(nemesis: "Nemesis", step: Step) -> bool:
+def _replay_any(nemesis: "SimNemesis", step: Step) -> bool:
     """What a link ever carried comes again: a vote, an acknowledgement, a heartbeat, a command to
     the controller, each under its own session. Not in trio mode, whose links carry bytes."""
     pipes = [] if nemesis.workload.options.trio else _pipes(nemesis, step)
@@ -166,18 +166,18 @@ class _Again(NamedTuple):
     ended: bool
 
 
-def _any_again(nemesis: "Nemesis", pipe: PairKey, again: _Again) -> bool:
+def _any_again(nemesis: "SimNemesis", pipe: PairKey, again: _Again) -> bool:
     """Once now, and so on until the end; whether there was anything now."""
     nemesis.world.after(again.every_ns, _once_more, nemesis, pipe, again)
     return nemesis.world.network.replay_any(*pipe, again.draws, ended=again.ended)
 
 
-def _once_more(nemesis: "Nemesis", pipe: PairKey, again: _Again) -> None:
+def _once_more(nemesis: "SimNemesis", pipe: PairKey, again: _Again) -> None:
     if not nemesis.healed and nemesis.world.now < again.end:
         _any_again(nemesis, pipe, again)
 
 
-def _slow_link(nemesis: "Nemesis", step: Step) -> bool:
+def _slow_link(nemesis: "SimNemesis", step: Step) -> bool:
     pipes, extra_ns = _pipes(nemesis, step), millis(int(step.argument("ms")))
     for sender, receiver in pipes:
         nemesis.world.network.pipe(sender, receiver).extra_ns += extra_ns
@@ -186,7 +186,7 @@ def _slow_link(nemesis: "Nemesis", step: Step) -> bool:
     return bool(pipes)
 
 
-def _relay(nemesis: "Nemesis", step: Step) -> bool:
+def _relay(nemesis: "SimNemesis", step: Step) -> bool:
     """Frames of byte streams; nothing where links carry messages."""
     network = nemesis.world.network
     if network.order is None:
@@ -202,12 +202,12 @@ def _relay(nemesis: "Nemesis", step: Step) -> bool:
     return bool(pipes)
 
 
-def _unrelayed(nemesis: "Nemesis", pipes: list[PairKey]) -> None:
+def _unrelayed(nemesis: "SimNemesis", pipes: list[PairKey]) -> None:
     for sender, receiver in pipes:
         nemesis.world.network.pipe(sender, receiver).strike = None
 
 
-STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
+STRIKES: Final[dict[str, Callable[["SimNemesis", Step], bool]]] = {
     "partition": _partition,
     "one-way": _one_way,
     "bridge": _bridge,
@@ -227,13 +227,13 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
 # --- how ------------------------------------------------------------------------------------------
 
 
-def _pipes(nemesis: "Nemesis", step: Step) -> list[PairKey]:
+def _pipes(nemesis: "SimNemesis", step: Step) -> list[PairKey]:
     senders, receivers = nemesis.numbers(step, "sender"), nemesis.numbers(step, "receiver")
     return [(one, other) for one in senders for other in receivers if one != other]
 
 
 def _cut(
-    nemesis: "Nemesis", step: Step, name: str, pairs: list[PairKey], side: Iterable[NodeId]
+    nemesis: "SimNemesis", step: Step, name: str, pairs: list[PairKey], side: Iterable[NodeId]
 ) -> bool:
     if step.argument("how") == "silent":
         both = [*pairs, *((other, one) for one, other in pairs)]
@@ -246,7 +246,7 @@ def _cut(
 
 
 def _hold(
-    nemesis: "Nemesis", step: Step, name: str, pipes: list[PairKey], side: Iterable[NodeId]
+    nemesis: "SimNemesis", step: Step, name: str, pipes: list[PairKey], side: Iterable[NodeId]
 ) -> bool:
     if not pipes:
         return False
@@ -255,19 +255,19 @@ def _hold(
     return True
 
 
-def _mend(nemesis: "Nemesis", name: str, cut: Cut) -> None:
+def _mend(nemesis: "SimNemesis", name: str, cut: SimCut) -> None:
     if not nemesis.healed:
         nemesis.note(f"stop-{name}")
         nemesis.world.network.mend(cut)
 
 
-def _lossless(nemesis: "Nemesis", pipes: list[PairKey]) -> None:
+def _lossless(nemesis: "SimNemesis", pipes: list[PairKey]) -> None:
     for sender, receiver in pipes:
         pipe = nemesis.world.network.pipe(sender, receiver)
         pipe.drop = pipe.duplicate = pipe.reorder_ns = 0
 
 
-def _faster(nemesis: "Nemesis", pipes: list[PairKey], less_ns: int) -> None:
+def _faster(nemesis: "SimNemesis", pipes: list[PairKey], less_ns: int) -> None:
     for sender, receiver in pipes:
         pipe = nemesis.world.network.pipe(sender, receiver)
         pipe.extra_ns = max(0, pipe.extra_ns - less_ns)

@@ -14,27 +14,27 @@ from raftlog_sim.world.disk import Keep
 from raftlog_sim.world.node import Node
 
 if TYPE_CHECKING:
-    from raftlog_sim.faults.nemesis import Nemesis
+    from raftlog_sim.faults.nemesis import SimNemesis
 
 _IN_WRITE_NS: Final = millis(300)
 """How long power waits for a write."""
 
 
-def _crash(nemesis: "Nemesis", step: Step) -> bool:
+def _crash(nemesis: "SimNemesis", step: Step) -> bool:
     stopped = [node for node in nemesis.nodes(step, "node") if node.up]
     for node in stopped:
         kill(nemesis, step, node)
     return bool(stopped)
 
 
-def kill(nemesis: "Nemesis", step: Step, node: Node) -> None:
+def kill(nemesis: "SimNemesis", step: Step, node: Node) -> None:
     """A process that is up is killed, and started again when the step ends."""
     nemesis.note("kill", node.number)
     node.stop_process()
     restart_later(nemesis, step, node)
 
 
-def _power(nemesis: "Nemesis", step: Step) -> bool:
+def _power(nemesis: "SimNemesis", step: Step) -> bool:
     """A machine whose process is dead already loses what was not synced too."""
     struck = nemesis.nodes(step, "node")
     for node in struck:
@@ -42,7 +42,7 @@ def _power(nemesis: "Nemesis", step: Step) -> bool:
     return bool(struck)
 
 
-def _power_fails(nemesis: "Nemesis", step: Step, node: Node) -> None:
+def _power_fails(nemesis: "SimNemesis", step: Step, node: Node) -> None:
     nemesis.note("power-loss", node.number)
     draws = node.world.stream(f"power/{node.number}/{node.world.now}")
     if node.up:
@@ -54,7 +54,7 @@ def _power_fails(nemesis: "Nemesis", step: Step, node: Node) -> None:
     node.disk.crash(Keep(step.argument("keep")), draws)
 
 
-def _power_in_write(nemesis: "Nemesis", step: Step) -> bool:
+def _power_in_write(nemesis: "SimNemesis", step: Step) -> bool:
     """Power fails within a sync or so after the next write to any of these machines, or with what
     is pending now."""
     nodes = [node for node in nemesis.nodes(step, "node") if node.up]
@@ -77,7 +77,7 @@ def _power_in_write(nemesis: "Nemesis", step: Step) -> bool:
 class _Strike:
     """Power that fails when something is written."""
 
-    nemesis: "Nemesis"
+    nemesis: "SimNemesis"
     step: Step
     nodes: list[Node]
     later_ns: int
@@ -104,7 +104,7 @@ class _Strike:
             _power_fails(self.nemesis, self.step._replace(for_ms=for_ms), node)
 
 
-def _pause(nemesis: "Nemesis", step: Step) -> bool:
+def _pause(nemesis: "SimNemesis", step: Step) -> bool:
     paused = [node for node in nemesis.nodes(step, "node") if node.up and not node.suspended]
     for node in paused:
         nemesis.note("pause", node.number)
@@ -113,7 +113,7 @@ def _pause(nemesis: "Nemesis", step: Step) -> bool:
     return bool(paused)
 
 
-def _late_turn(nemesis: "Nemesis", step: Step) -> bool:
+def _late_turn(nemesis: "SimNemesis", step: Step) -> bool:
     """Each turn that begins from now on takes its events, reads the clock, and is served so much
     later: what the process knows and says is of then. A later step says anew by how much. Not in
     trio mode, where all brokers share one loop."""
@@ -127,7 +127,7 @@ def _late_turn(nemesis: "Nemesis", step: Step) -> bool:
     return bool(nodes)
 
 
-def _stall(nemesis: "Nemesis", step: Step) -> bool:
+def _stall(nemesis: "SimNemesis", step: Step) -> bool:
     stalled = [node for node in nemesis.nodes(step, "node") if not node.stalled]
     for node in stalled:
         nemesis.note("start-stall", node.number)
@@ -136,7 +136,7 @@ def _stall(nemesis: "Nemesis", step: Step) -> bool:
     return bool(stalled)
 
 
-def _elect(nemesis: "Nemesis", step: Step) -> bool:
+def _elect(nemesis: "SimNemesis", step: Step) -> bool:
     """A timeout that was about to be drawn short: the replica may campaign in its next turn."""
     struck = False
     for node in nemesis.nodes(step, "node"):
@@ -154,7 +154,7 @@ def _elect(nemesis: "Nemesis", step: Step) -> bool:
     return struck
 
 
-STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
+STRIKES: Final[dict[str, Callable[["SimNemesis", Step], bool]]] = {
     "crash": _crash,
     "power": _power,
     "power-in-write": _power_in_write,
@@ -165,7 +165,7 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
 }
 
 
-def restart_later(nemesis: "Nemesis", step: Step, node: Node) -> None:
+def restart_later(nemesis: "SimNemesis", step: Step, node: Node) -> None:
     """It is started again when the step ends, unless somebody did so before."""
     nemesis.later(step, _restart, nemesis, node, node.boots)
 
@@ -173,31 +173,31 @@ def restart_later(nemesis: "Nemesis", step: Step, node: Node) -> None:
 # --- ending them ----------------------------------------------------------------------------------
 
 
-def _restart(nemesis: "Nemesis", node: Node, boots: int) -> None:
+def _restart(nemesis: "SimNemesis", node: Node, boots: int) -> None:
     if not node.up and node.boots == boots:
         nemesis.note("restart", node.number)
         node.start()
 
 
-def _resume(nemesis: "Nemesis", node: Node, boots: int) -> None:
+def _resume(nemesis: "SimNemesis", node: Node, boots: int) -> None:
     if node.up and node.suspended and node.boots == boots:
         nemesis.note("resume", node.number)
         node.resume()
 
 
-def _unstall(nemesis: "Nemesis", node: Node) -> None:
+def _unstall(nemesis: "SimNemesis", node: Node) -> None:
     if node.stalled:
         nemesis.note("stop-stall", node.number)
         node.stalled = False
 
 
-def _in_time(nemesis: "Nemesis", node: Node) -> None:
+def _in_time(nemesis: "SimNemesis", node: Node) -> None:
     if node.late_turn_ns:
         nemesis.note("stop-late-turns", node.number)
         node.late_turn_ns = 0
 
 
-def reboot(nemesis: "Nemesis", node: Node) -> None:
+def reboot(nemesis: "SimNemesis", node: Node) -> None:
     """Kill the process and start it at once."""
     if node.up:
         nemesis.note("kill", node.number)
@@ -205,7 +205,7 @@ def reboot(nemesis: "Nemesis", node: Node) -> None:
         _restart(nemesis, node, node.boots)
 
 
-def heal(nemesis: "Nemesis", node: Node) -> None:
+def heal(nemesis: "SimNemesis", node: Node) -> None:
     """This machine works again."""
     _unstall(nemesis, node)
     _in_time(nemesis, node)

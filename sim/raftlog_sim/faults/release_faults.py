@@ -19,18 +19,18 @@ from raftlog_sim.world.node import Node
 from raftlog_sim.world.releases import RELEASES, supports
 
 if TYPE_CHECKING:
-    from raftlog_sim.faults.nemesis import Nemesis
+    from raftlog_sim.faults.nemesis import SimNemesis
 
 _PATIENCE: Final = millis(3_000)
 
 
-def _upgrade(nemesis: "Nemesis", step: Step) -> bool:
+def _upgrade(nemesis: "SimNemesis", step: Step) -> bool:
     to = int(step.argument("to"))
     nodes = [node for node in nemesis.nodes(step, "node") if node.installed < to < len(RELEASES)]
     return _install(nemesis, step, nodes)
 
 
-def _downgrade(nemesis: "Nemesis", step: Step) -> bool:
+def _downgrade(nemesis: "SimNemesis", step: Step) -> bool:
     to = int(step.argument("to"))
     if to >= len(RELEASES) or not supports(to, nemesis.level_asked):
         return False
@@ -38,7 +38,7 @@ def _downgrade(nemesis: "Nemesis", step: Step) -> bool:
     return _install(nemesis, step, nodes)
 
 
-def _install(nemesis: "Nemesis", step: Step, nodes: list[Node]) -> bool:
+def _install(nemesis: "SimNemesis", step: Step, nodes: list[Node]) -> bool:
     """The other release is what starts from now on, whoever starts the process."""
     for node in nodes:
         node.installed = int(step.argument("to"))
@@ -52,7 +52,7 @@ def _install(nemesis: "Nemesis", step: Step, nodes: list[Node]) -> bool:
     return bool(nodes)
 
 
-def _raise_level(nemesis: "Nemesis", step: Step) -> bool:
+def _raise_level(nemesis: "SimNemesis", step: Step) -> bool:
     """Asked for whether all support it or not: the controller knows. But not while a node that did
     runs, or is about to run, what does not: the controller may not have heard of that yet."""
     level = int(step.argument("level"))
@@ -82,7 +82,7 @@ def _nobody_listens(answer: Any) -> None:
     del answer
 
 
-STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
+STRIKES: Final[dict[str, Callable[["SimNemesis", Step], bool]]] = {
     "upgrade": _upgrade,
     "downgrade": _downgrade,
     "raise-level": _raise_level,

@@ -26,7 +26,7 @@ from raftlog_sim.world.inode import SECTOR
 from raftlog_sim.world.node import Node
 
 if TYPE_CHECKING:
-    from raftlog_sim.faults.nemesis import Nemesis
+    from raftlog_sim.faults.nemesis import SimNemesis
 
 _HEADER_BYTES: Final = 4096
 _CHUNK_SECTORS_MAX: Final = 8
@@ -36,7 +36,7 @@ _BASE_OFFSET_BYTES: Final = 8
 _NAMES: Final = {"index": ".index", "snapshot": ".snapshot"}
 
 
-def _rot(nemesis: "Nemesis", step: Step) -> bool:
+def _rot(nemesis: "SimNemesis", step: Step) -> bool:
     struck = False
     for node in nemesis.nodes(step, "node"):
         stream = node.world.stream(f"rot/{node.number}/{node.world.now}")
@@ -45,7 +45,7 @@ def _rot(nemesis: "Nemesis", step: Step) -> bool:
     return struck
 
 
-def _allowed(nemesis: "Nemesis", node: Node, step: Step) -> bool:
+def _allowed(nemesis: "SimNemesis", node: Node, step: Step) -> bool:
     """Asks the atlas, but for what is rebuilt; from here on it counts."""
     if step.argument("file") != "index" and not nemesis.atlas.allow(node.number):
         return False
@@ -55,7 +55,7 @@ def _allowed(nemesis: "Nemesis", node: Node, step: Step) -> bool:
     return True
 
 
-def _bytes(nemesis: "Nemesis", node: Node, step: Step, stream: Stream) -> bool:
+def _bytes(nemesis: "SimNemesis", node: Node, step: Step, stream: Stream) -> bool:
     """One byte, or the sector around it."""
     place, how = _place(node.disk, step, stream), str(step.argument("how"))
     if place is None or not _allowed(nemesis, node, step):
@@ -68,7 +68,7 @@ def _bytes(nemesis: "Nemesis", node: Node, step: Step, stream: Stream) -> bool:
     return True
 
 
-def _gone(nemesis: "Nemesis", node: Node, step: Step, stream: Stream) -> bool:
+def _gone(nemesis: "SimNemesis", node: Node, step: Step, stream: Stream) -> bool:
     place = _place(node.disk, step, stream)
     if node.up or place is None or not _allowed(nemesis, node, step):
         return False
@@ -76,7 +76,7 @@ def _gone(nemesis: "Nemesis", node: Node, step: Step, stream: Stream) -> bool:
     return True
 
 
-def _cut(nemesis: "Nemesis", node: Node, step: Step, stream: Stream) -> bool:
+def _cut(nemesis: "SimNemesis", node: Node, step: Step, stream: Stream) -> bool:
     """The file ends early; of a segment half the time where a batch ends, so that all that is left
     is whole. A process that runs is killed for that: it holds to be durable what is gone, and would
     be taken for a liar."""
@@ -104,7 +104,7 @@ def _killed(node: Node) -> Iterator[None]:
         node.start()
 
 
-def _before_membership(nemesis: "Nemesis", node: Node, step: Step, stream: Stream) -> bool:
+def _before_membership(nemesis: "SimNemesis", node: Node, step: Step, stream: Stream) -> bool:
     """A segment ends exactly before the last membership entry that a mark covers: every batch that
     is left is whole, and an older membership is the last that the file tells of."""
     found = [
@@ -129,7 +129,7 @@ def _is_membership(batch: bytes) -> bool:
     return parse_control_entry(batch, CorruptData, "rot").kind is EntryKind.MEMBERSHIP
 
 
-def _old_chunk(nemesis: "Nemesis", node: Node, step: Step, stream: Stream) -> bool:
+def _old_chunk(nemesis: "SimNemesis", node: Node, step: Step, stream: Stream) -> bool:
     """Some sectors of a file are what they were when the files were remembered; of a store one, for
     a frame lies there twice, in sectors of its own. What the file did not have then is zeros."""
     found = _older_sectors(nemesis.remembered.get(node.number, {}), node.disk, step)
@@ -175,7 +175,7 @@ def _rottable(disk: SimulatedDisk, kind: str) -> list[tuple[str, int]]:
     return _ends_below_marks(disk)
 
 
-def _misdirect(nemesis: "Nemesis", step: Step) -> bool:
+def _misdirect(nemesis: "SimNemesis", step: Step) -> bool:
     """A write of one to three batches went astray on its way to the medium, and nobody was told:
     its place is as it was before, zeros, and some other place has what it wrote (an overlay pair).
 
@@ -241,7 +241,7 @@ def _victims(
     return found
 
 
-def _remember(nemesis: "Nemesis", step: Step) -> bool:
+def _remember(nemesis: "SimNemesis", step: Step) -> bool:
     """What the files hold now is kept, for `old-chunk`."""
     nodes = nemesis.nodes(step, "node")
     for node in nodes:
@@ -250,7 +250,7 @@ def _remember(nemesis: "Nemesis", step: Step) -> bool:
     return bool(nodes)
 
 
-def _rot_everywhere(nemesis: "Nemesis", step: Step) -> bool:
+def _rot_everywhere(nemesis: "SimNemesis", step: Step) -> bool:
     """One batch of a partition, the newest that a mark covers on all these nodes, rots on each of
     them. No protocol can repair that when they are all: the atlas is told, and not asked."""
     group = group_of(nemesis.world, TOPIC, int(step.argument("partition")))
@@ -311,7 +311,7 @@ def _place(disk: SimulatedDisk, step: Step, stream: Stream) -> tuple[str, int] |
     return (path, _HEADER_BYTES + stream.below(span)) if span > 0 else None
 
 
-def _twin(nemesis: "Nemesis", node: Node, step: Step, stream: Stream) -> bool:
+def _twin(nemesis: "SimNemesis", node: Node, step: Step, stream: Stream) -> bool:
     """In the place of a batch lies one of another partition, of equal size, offset and epoch, as a
     misdirected write leaves it: whole, with a good checksum. A process that runs is killed for it:
     what it has verified it sends on as slices of files, unread, and nothing in such a batch would
@@ -341,7 +341,7 @@ def _twin(nemesis: "Nemesis", node: Node, step: Step, stream: Stream) -> bool:
     return False
 
 
-def _base_offset(nemesis: "Nemesis", node: Node, step: Step, stream: Stream) -> bool:
+def _base_offset(nemesis: "SimNemesis", node: Node, step: Step, stream: Stream) -> bool:
     """A bit of a batch's base offset flips, which lies outside its checksum: the batch stays whole,
     and numbers its records otherwise. A process that runs is killed for it, as for a `twin`."""
     found = [
@@ -424,7 +424,7 @@ def _damage(disk: SimulatedDisk, path: str, position: int, how: str, stream: Str
         disk.overwrite(path, start, alien.ljust(size, b"\0"))
 
 
-_WHOLE: Final[dict[str, Callable[["Nemesis", Node, Step, Stream], bool]]] = {
+_WHOLE: Final[dict[str, Callable[["SimNemesis", Node, Step, Stream], bool]]] = {
     "twin": _twin,
     "gone": _gone,
     "cut": _cut,
@@ -434,7 +434,7 @@ _WHOLE: Final[dict[str, Callable[["Nemesis", Node, Step, Stream], bool]]] = {
 }
 """What does more than damage a byte or its sector."""
 
-STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
+STRIKES: Final[dict[str, Callable[["SimNemesis", Step], bool]]] = {
     "rot": _rot,
     "remember": _remember,
     "rot-everywhere": _rot_everywhere,

@@ -26,7 +26,7 @@ _Known = dict[int, str]
 
 
 @final
-class Found(NamedTuple):
+class AblationResult(NamedTuple):
     """What became of a hunt without one kind: the first seed that failed (None: none), by what, and
     how many were tried. `out_of_time`: fewer than were allowed."""
 
@@ -44,13 +44,13 @@ class Found(NamedTuple):
 
 
 def hunts(
-    number: str, plan: Hunt, kinds: Sequence[str], tell: Callable[[list[Found]], None]
-) -> list[Found]:
+    number: str, plan: Hunt, kinds: Sequence[str], tell: Callable[[list[AblationResult]], None]
+) -> list[AblationResult]:
     """The hunt of a mutant with all kinds of faults; if a seed fails, then without each of these.
     `plan` says which seeds, and how much CPU time each hunt may take; `tell` hears of all hunts so
     far after each of them."""
     known: _Known = {}
-    found: list[Found] = []
+    found: list[AblationResult] = []
     with own_process(number) as ask:
         for kind in (NOTHING, *kinds):
             each, known = ask(_hunt_here, plan, kind, known)
@@ -67,7 +67,7 @@ def without(options: SimOptions, kind: str) -> SimOptions:
     return attrs.evolve(options, fault_gaps_ms=gaps)
 
 
-def _hunt_here(number: str, plan: Hunt, kind: str, known: _Known) -> tuple[Found, _Known]:
+def _hunt_here(number: str, plan: Hunt, kind: str, known: _Known) -> tuple[AblationResult, _Known]:
     """In a process with the mutant: the hunt, and all that is known after it."""
     switch_on(number)
     began, tried, changed = time.process_time(), 0, 0
@@ -85,5 +85,5 @@ def _hunt_here(number: str, plan: Hunt, kind: str, known: _Known) -> tuple[Found
                 known[seed] = failure_class(simulate(whole).failure)
             failure = known[seed]
         if failure:
-            return Found(kind, seed, failure, tried, changed, out_of_time=False), known
-    return Found(kind, None, "", tried, changed, out_of_time=tried < plan.budget), known
+            return AblationResult(kind, seed, failure, tried, changed, out_of_time=False), known
+    return AblationResult(kind, None, "", tried, changed, out_of_time=tried < plan.budget), known

@@ -12,7 +12,7 @@ import attrs
 
 from raftlog.base.errors import OperatingError
 from raftlog.base.units import NANOS_PER_MILLI
-from raftlog_sim.checks.onlooker import Turn
+from raftlog_sim.checks.onlooker import WatchedTurn
 from raftlog_sim.facts.targets import group_of, leaders_of
 from raftlog_sim.playing.simulation import Run
 from raftlog_sim.playing.stepping import Steps, steps_of
@@ -32,7 +32,7 @@ class Debugger:
     """A run at some turn. `ended` says how it ended, empty while it goes on."""
 
     schedule: Schedule
-    turn: Turn | None = None
+    turn: WatchedTurn | None = None
     ended: str = ""
     _steps: Steps = attrs.field(init=False)
     _before: State = attrs.Factory(dict)
@@ -53,7 +53,7 @@ class Debugger:
         """Done with it. A run in trio mode is a thread, which ends here."""
         self._steps.close()
 
-    def _saw(self, turn: Turn) -> None:
+    def _saw(self, turn: WatchedTurn) -> None:
         self.turn = turn
 
     # --- moving -----------------------------------------------------------------------------------

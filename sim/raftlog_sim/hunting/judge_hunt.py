@@ -44,7 +44,7 @@ class SmallHistory(NamedTuple):
     right: bool
 
 
-class Hunt(NamedTuple):
+class JudgeHunt(NamedTuple):
     """How a mutant of the judge is hunted. `histories` of all `kinds` in turn (no kinds: all),
     until `kills` of them are judged wrongly or that many seconds of CPU are spent. `corpora` are
     folders with the public histories of `scripts/corpora`."""
@@ -120,7 +120,7 @@ def found_in(history: SmallHistory) -> list[str]:
 # --- hunting --------------------------------------------------------------------------------------
 
 
-def hunt(number: str, plan: Hunt) -> dict[str, Any]:
+def hunt(number: str, plan: JudgeHunt) -> dict[str, Any]:
     """A row as `raftlog_sim.hunting.mutation.hunt` gives, of a mutant of the judge: after how many
     histories it was caught, by which kind, what became of the first, and whether the healthy judge
     was right about all of them."""
@@ -135,7 +135,7 @@ def hunt(number: str, plan: Hunt) -> dict[str, Any]:
     return row
 
 
-def _hunt_here(number: str, plan: Hunt) -> dict[str, Any]:
+def _hunt_here(number: str, plan: JudgeHunt) -> dict[str, Any]:
     mutant = mutation.named(number)
     assert mutant.of == mutation.JUDGE, number
     mutation.switch_on(number)
@@ -156,7 +156,7 @@ def _hunt_here(number: str, plan: Hunt) -> dict[str, Any]:
     return row
 
 
-def judged_wrongly(plan: Hunt) -> tuple[int, list[Wrong]]:
+def judged_wrongly(plan: JudgeHunt) -> tuple[int, list[Wrong]]:
     """How many histories the judge of this process was given, and those that it got wrong."""
     began = time.process_time()
     tried = 0
@@ -180,7 +180,7 @@ def _verdict(history: SmallHistory) -> list[str] | None:
         return None
 
 
-def _control_here(count: int, plan: Hunt, name: str) -> dict[str, Any]:
+def _control_here(count: int, plan: JudgeHunt, name: str) -> dict[str, Any]:
     """What the healthy judge makes of the same histories, and of the one of that name."""
     wrong = _judge_corpora(plan.corpora)["wrong"]
     healthy: list[str] = []

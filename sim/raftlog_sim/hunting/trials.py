@@ -21,7 +21,7 @@ import attrs
 
 from raftlog_sim.base.minimise import Effort
 from raftlog_sim.base.outcome import signature
-from raftlog_sim.checks.onlooker import Turn
+from raftlog_sim.checks.onlooker import WatchedTurn
 from raftlog_sim.hunting.workers import LOOK_SECONDS, begin_as_helper
 from raftlog_sim.playing.simulation import LIVENESS_SECONDS, simulate
 from raftlog_sim.schedules.schedule import Schedule, schedule_from_text
@@ -59,7 +59,7 @@ class Original:
     def is_like(self, candidate: Schedule, given_up: Callable[[], bool] = lambda: False) -> bool:
         """Whether `candidate` fails so."""
 
-        def watch(turn: Turn) -> None:
+        def watch(turn: WatchedTurn) -> None:
             late = self.until_ns is not None and turn.node.world.now > self.until_ns
             if late or turn.events_so_far > self.events_max or given_up():
                 raise _GivenUpError

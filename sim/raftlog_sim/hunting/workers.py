@@ -60,7 +60,7 @@ class _Worker:
 
 @final
 @attrs.define(eq=False)
-class Workers:
+class SeedWorkers:
     """See the module. `play` and `prepare` are found by their names in the workers; `prepare` runs
     once in each. `may_go_on` is asked before a call is handed out. `home_of` a call is the folder
     from which its worker imports before any other; empty, it imports what this process does."""

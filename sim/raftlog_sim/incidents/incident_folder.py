@@ -22,7 +22,7 @@ _NAME: Final = re.compile(r"n(\d+)-boot(\d+)")
 
 @final
 @attrs.frozen
-class RecordedBoot:
+class BootFiles:
     """One recording of a folder."""
 
     name: str
@@ -52,7 +52,7 @@ class IncidentFolder:
             if file not in self._payloads:
                 self._payloads[file] = PayloadFile(_content(file), str(file))
 
-    def chosen(self, names: list[str]) -> list[RecordedBoot]:
+    def chosen(self, names: list[str]) -> list[BootFiles]:
         """The recordings of these names, n1 or n1-boot2; without names all of them."""
         if not names:
             return self.boots
@@ -68,24 +68,24 @@ class IncidentFolder:
         """How many lie beside the recordings."""
         return sum(map(len, self._payloads.values()))
 
-    def recording(self, boot: RecordedBoot) -> BrokerRecording:
+    def recording(self, boot: BootFiles) -> BrokerRecording:
         """One of them, read."""
         payloads = self._payloads[boot.path.parent / payload_file.NAME]
         return BrokerRecording(_content(boot.path), payloads, on=str(boot.path))
 
-    def replay(self, boot: RecordedBoot) -> Replay:
+    def replay(self, boot: BootFiles) -> Replay:
         """One of them, before its first turn."""
         return Replay(self.recording(boot))
 
 
-def _found(path: Path) -> list[RecordedBoot]:
+def _found(path: Path) -> list[BootFiles]:
     try:
         files = sorted((*path.glob(f"*{SUFFIX}"), *path.glob(f"n*-boot*/*{SUFFIX}")))
     except OSError as error:
         raise OperatingError(f"cannot be read: {error.strerror}", on=str(path)) from error
     matched = [(file, _NAME.fullmatch(file.name.removesuffix(SUFFIX))) for file in files]
     return [
-        RecordedBoot(match.group(), int(match.group(1)), int(match.group(2)), file)
+        BootFiles(match.group(), int(match.group(1)), int(match.group(2)), file)
         for file, match in matched
         if match is not None
     ]

@@ -13,7 +13,7 @@ import attrs
 from raftlog.base.errors import OperatingError
 from raftlog.base.units import NANOS_PER_MILLI
 from raftlog.broker.events import LinkDown, LinkUp, Request, Stop
-from raftlog_sim.incidents.incident_folder import IncidentFolder, RecordedBoot
+from raftlog_sim.incidents.incident_folder import BootFiles, IncidentFolder
 
 LINES_MAX: Final = 400
 PAUSE_MS_MIN: Final = 250
@@ -52,7 +52,7 @@ class _Life:
     stopped: bool = False
 
 
-def scenario_of(folder: IncidentFolder, boots: Sequence[RecordedBoot]) -> str:
+def scenario_of(folder: IncidentFolder, boots: Sequence[BootFiles]) -> str:
     """The text of the scenario. `OperatingError` when no client has asked for anything."""
     lives = [_life(folder, boot) for boot in boots]
     first = min((each.requests_from for each in lives if each.requests_from is not None), default=0)
@@ -88,7 +88,7 @@ def _text(line: _Line, first: int) -> str:
 # --- from a recording -----------------------------------------------------------------------------
 
 
-def _life(folder: IncidentFolder, boot: RecordedBoot) -> _Life:
+def _life(folder: IncidentFolder, boot: BootFiles) -> _Life:
     recording = folder.recording(boot)
     life = _Life(boot.node, boot.boot, recording.begun_at, recording.begun_at)
     down: dict[int, int] = {}

@@ -82,7 +82,7 @@ class RecordedBoot:
 
 
 @final
-class Recordings:
+class SimRecordings:
     """All of one run."""
 
     def __init__(self) -> None:
@@ -129,12 +129,12 @@ class Recordings:
         return None
 
 
-def recording_of(seed: int) -> Recordings | None:
+def recording_of(seed: int) -> SimRecordings | None:
     """Where the run of this seed is recorded, if it is."""
-    return Recordings() if seed % ONE_SEED_IN == _RECORDED and not COMPILED else None
+    return SimRecordings() if seed % ONE_SEED_IN == _RECORDED and not COMPILED else None
 
 
-def complaint(recordings: Recordings | None) -> str:
+def complaint(recordings: SimRecordings | None) -> str:
     """The failure of a run whose replay differs, or that could not be recorded, `<class>: <what>`;
     empty when all is well."""
     if recordings is None:

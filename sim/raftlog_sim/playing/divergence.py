@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Final
 
-from raftlog_sim.checks.onlooker import Turn
+from raftlog_sim.checks.onlooker import WatchedTurn
 from raftlog_sim.playing.cases import BrokerCase, Case
 from raftlog_sim.playing.simulation import simulate
 
@@ -24,7 +24,7 @@ def turn_lines(case: Case) -> list[str]:
         return list(case.play().trace)
     lines: list[str] = []
 
-    def watch(turn: Turn) -> None:
+    def watch(turn: WatchedTurn) -> None:
         text = f"{turn.node.world.now} n{turn.node.number} {list(turn.events)!r} -> "
         text += f"{turn.effects.sends!r} {turn.effects.writes!r} {turn.effects.wake_at!r}"
         lines.append(_ADDRESS.sub("", text).replace("\n", " ")[:SHOWN_CHARS])

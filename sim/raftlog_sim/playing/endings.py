@@ -22,7 +22,7 @@ from raftlog_sim.workloads.callers import TOPIC
 from raftlog_sim.world.disk import Keep
 
 if TYPE_CHECKING:
-    from raftlog_sim.faults.nemesis import Nemesis
+    from raftlog_sim.faults.nemesis import SimNemesis
     from raftlog_sim.world.node import Node
     from raftlog_sim.world.world import World
 
@@ -131,7 +131,7 @@ def lost_by_reboot(
     return ""
 
 
-def begin_reboot(nemesis: "Nemesis", kind: str) -> None:
+def begin_reboot(nemesis: "SimNemesis", kind: str) -> None:
     """Everybody goes, or begins to."""
     for number in sorted(nemesis.world.nodes):
         node = nemesis.world.nodes[number]
@@ -148,7 +148,7 @@ def begin_reboot(nemesis: "Nemesis", kind: str) -> None:
                 node.disk.vanish(path)
 
 
-def end_reboot(nemesis: "Nemesis") -> None:
+def end_reboot(nemesis: "SimNemesis") -> None:
     """Everybody is back; who has not finished leaving is killed first."""
     for number in sorted(nemesis.world.nodes):
         node = nemesis.world.nodes[number]
@@ -158,7 +158,7 @@ def end_reboot(nemesis: "Nemesis") -> None:
         node.start()
 
 
-def hand_over(nemesis: "Nemesis", number: NodeId, partitions: int) -> None:
+def hand_over(nemesis: "SimNemesis", number: NodeId, partitions: int) -> None:
     """Let the node lead every partition of which it is a voter."""
     for partition in range(partitions):
         wanted = step(0, "transfer", partition=partition, node=f"n{number}")

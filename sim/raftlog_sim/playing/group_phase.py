@@ -12,13 +12,13 @@ from raftlog_sim.facts.group_rest import left_of_gone_topics, unsettled
 from raftlog_sim.playing.goals import Goal
 from raftlog_sim.workloads.callers import TOPIC
 from raftlog_sim.workloads.members import Members, patience_ns
-from raftlog_sim.workloads.workload import Workload
+from raftlog_sim.workloads.workload import SimWorkload
 
 _SWEPT_NS: Final = millis(2 * GROUP_WRITE_PAUSE_MS)
 """A coordinator that has just begun looks for them, and tries again what it could not write."""
 
 
-def settle(members: Members, workload: Workload, limit_ns: int) -> Iterator[Goal]:
+def settle(members: Members, workload: SimWorkload, limit_ns: int) -> Iterator[Goal]:
     """All of it, when there were members."""
     if not members.groups:
         return

@@ -24,7 +24,7 @@ from raftlog_sim.base.stuck import StuckError
 from raftlog_sim.facts.convergence import able_groups, known_groups
 from raftlog_sim.facts.targets import group_of
 from raftlog_sim.workloads.callers import TOPIC, Caller
-from raftlog_sim.workloads.workload import Workload, is_certain
+from raftlog_sim.workloads.workload import SimWorkload, is_certain
 
 if TYPE_CHECKING:
     from raftlog_sim.world.world import World
@@ -47,7 +47,7 @@ class LastWrites:
     reason, partitions that no record was asked of."""
 
     world: "World"
-    workload: Workload
+    workload: SimWorkload
     demanded: dict[str, dict[str, int]] = attrs.Factory(dict)
     sent: int = 0
     acknowledged: int = 0

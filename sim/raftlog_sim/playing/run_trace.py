@@ -16,7 +16,7 @@ from raftlog.raft import messages as m
 
 if TYPE_CHECKING:
     from raftlog.partition.replica import PartitionReplica
-    from raftlog_sim.checks.onlooker import Turn
+    from raftlog_sim.checks.onlooker import WatchedTurn
     from raftlog_sim.world.node import Node, NodeWorld
 
 WAITING_MAX: Final = 4_096
@@ -49,7 +49,7 @@ class RunTrace:
     _waiting: int = 0
     _last_id: int = 0
 
-    def watch(self, turn: "Turn") -> None:
+    def watch(self, turn: "WatchedTurn") -> None:
         """Write down what this turn changed."""
         node = turn.node
         self.world = node.world

@@ -35,7 +35,7 @@ from raftlog_sim.facts.convergence import (
 from raftlog_sim.facts.targets import group_of, log_start_of
 from raftlog_sim.faults.atlas import planned_places
 from raftlog_sim.faults.fault_kinds import FAULT_KINDS
-from raftlog_sim.faults.nemesis import Nemesis
+from raftlog_sim.faults.nemesis import SimNemesis
 from raftlog_sim.incidents.recordings import complaint, recording_of
 from raftlog_sim.playing import endings, group_phase
 from raftlog_sim.playing.goals import Goal
@@ -50,7 +50,7 @@ from raftlog_sim.schedules.step_kinds import CHURN, is_fault
 from raftlog_sim.workloads.callers import TOPIC
 from raftlog_sim.workloads.members import Members
 from raftlog_sim.workloads.questions import Questions
-from raftlog_sim.workloads.workload import Workload
+from raftlog_sim.workloads.workload import SimWorkload
 from raftlog_sim.world.world import World, seconds
 
 SETUP_SECONDS: Final = 30
@@ -132,14 +132,14 @@ class Run:
         trims, ages = bool(options.retention_bytes) or asked, self.onlooker.invariants.ages
         ages.retention_ms = 0 if trims else options.retention_ms
         ages.retention_bytes = 0 if asked or options.retention_ms else options.retention_bytes
-        self.workload = Workload(world, options, shrinks=trims or bool(options.retention_ms))
+        self.workload = SimWorkload(world, options, shrinks=trims or bool(options.retention_ms))
         self.workload.on_acknowledged = self._acknowledged
         self.workload.on_read = self._read_answered if options.linearizable else None
         self.workload.questions = Questions(self.workload, self.onlooker.invariants, TOPIC)
         self.members = Members(world, options, self.onlooker.invariants)
         self.workload.members = None if options.trio else self.members
         churn = any(step.kind in CHURN for step in schedule.steps)
-        self.nemesis = Nemesis(
+        self.nemesis = SimNemesis(
             world, self.workload, FAULT_KINDS, churn, planned_places(schedule.steps)
         )
         self.onlooker.invariants.damaged = self.nemesis.atlas.damaged

@@ -7,7 +7,7 @@ from threading import Semaphore, Thread
 from typing import Final, Protocol, final
 
 from raftlog_sim.base.failures import told
-from raftlog_sim.checks.onlooker import Turn, Watch
+from raftlog_sim.checks.onlooker import Watch, WatchedTurn
 from raftlog_sim.playing.simulation import LIVENESS_SECONDS, Run, in_world
 from raftlog_sim.schedules.schedule import Schedule
 
@@ -110,7 +110,7 @@ class TrioSteps:
         self._runs.append(run)
         self._stop()
 
-    def _saw(self, turn: Turn) -> None:
+    def _saw(self, turn: WatchedTurn) -> None:
         if not self._given_up:
             self._watch(turn)
             self._stop()

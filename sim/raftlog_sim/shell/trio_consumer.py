@@ -20,7 +20,7 @@ from raftlog_sim.base.violation import Violation
 from raftlog_sim.checks.invariants import Invariants
 from raftlog_sim.facts.targets import log_start_of
 from raftlog_sim.workloads.callers import TOPIC
-from raftlog_sim.workloads.workload import Workload, plain
+from raftlog_sim.workloads.workload import SimWorkload, plain
 
 if TYPE_CHECKING:
     from raftlog_sim.world.world import World
@@ -42,11 +42,11 @@ class Polls(Protocol):
 
 @final
 @attrs.define(eq=False)
-class Consumer:
+class TrioConsumer:
     """See the module. `positions` is what comes next, by partition."""
 
     world: "World"
-    workload: Workload
+    workload: SimWorkload
     invariants: Invariants
     opened: Callable[[], Any]
     """Gives the client once it is open."""

@@ -32,13 +32,13 @@ _CALL_NS: Final = WRITE_NS // 10
 """A call to the disk that waits for nothing."""
 
 
-class Start(Protocol):
+class StartTask(Protocol):
     """How a task is started."""
 
     def __call__(self, work: Callable[[], Awaitable[None]], name: str, /) -> None: ...
 
 
-class Steps(Protocol):
+class DiskSteps(Protocol):
     """`raftlog.runtime.disks.workers.WorkSteps`."""
 
     @property
@@ -216,7 +216,7 @@ class SimWorkers:
     """The workers of one boot; `raftlog.runtime.disks.workers.Workers`. `works` waits while the
     machine does nothing."""
 
-    begin: Start
+    begin: StartTask
     spending: Spending
     draws: Stream
     works: Callable[[], Awaitable[None]]
@@ -226,7 +226,7 @@ class SimWorkers:
     _workers: list["SimWorker[Any]"] = attrs.Factory(list)
 
     def start(
-        self, name: str, work: Callable[[list[Item]], Steps | None], together_max: int
+        self, name: str, work: Callable[[list[Item]], DiskSteps | None], together_max: int
     ) -> "SimWorker[Item]":
         """See `Workers`."""
         worker = SimWorker(self, work, together_max)
@@ -264,7 +264,7 @@ class SimWorker(Generic[Item]):
     """One worker; `raftlog.runtime.disks.workers.Worker`."""
 
     workers: SimWorkers
-    work: Callable[[list[Item]], Steps | None]
+    work: Callable[[list[Item]], DiskSteps | None]
     together_max: int
     under_way: list[Item] = attrs.Factory(list)
     """What was taken, and is not worked on yet."""

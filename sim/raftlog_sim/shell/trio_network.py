@@ -19,8 +19,8 @@ import trio
 
 from raftlog.base.ids import NodeId
 from raftlog.base.units import NANOS_PER_SECOND
-from raftlog_sim.shell.trio_streams import Direction, Pace, Pipe, ReadFile, SimStream
-from raftlog_sim.world.network import Cut, PairKey
+from raftlog_sim.shell.trio_streams import Direction, Pace, ReadFile, SimStream, TrioPipe
+from raftlog_sim.world.network import PairKey, SimCut
 from raftlog_sim.world.relay import LinkChecks, Tap
 
 CLIENTS: Final = NodeId(0)
@@ -183,8 +183,8 @@ class Hub:
         there = self._direction(process.machine, target)
         back = self._direction(target, process.machine)
         size = max(1, self.buffer_bytes >> draws.below(3))
-        out = Pipe(pace, there, draws.fork("out"), size)
-        answer = Pipe(pace, back, draws.fork("in"), size)
+        out = TrioPipe(pace, there, draws.fork("out"), size)
+        answer = TrioPipe(pace, back, draws.fork("in"), size)
         if self.order is not None and CLIENTS not in (process.machine, target):
             out.tap, answer.tap = Tap(from_dialler=True), Tap(from_dialler=False)
             out.tap.other, answer.tap.other = answer.tap, out.tap
@@ -233,9 +233,9 @@ class Hub:
         """An end of every connection that stands between two machines."""
         return [stream for stream in self._streams.get(_pair(one, other), ()) if stream.stands]
 
-    def part(self, pairs: Iterable[PairKey]) -> Cut:
+    def part(self, pairs: Iterable[PairKey]) -> SimCut:
         """These pairs break and cannot reach each other."""
-        cut = Cut(tuple(dict.fromkeys(_pair(*pair) for pair in pairs)), ())
+        cut = SimCut(tuple(dict.fromkeys(_pair(*pair) for pair in pairs)), ())
         for pair in cut.pairs:
             self.cut[pair] = self.cut.get(pair, 0) + 1
             self.reset(*pair)
@@ -245,14 +245,14 @@ class Hub:
         """These directions (sender, receiver) carry nothing until all is healed."""
         self.hold(pipes)
 
-    def hold(self, pipes: Iterable[PairKey]) -> Cut:
+    def hold(self, pipes: Iterable[PairKey]) -> SimCut:
         """These directions (sender, receiver) carry nothing; nobody is told."""
-        cut = Cut((), tuple(dict.fromkeys(pipes)))
+        cut = SimCut((), tuple(dict.fromkeys(pipes)))
         for sender, receiver in cut.pipes:
             self._direction(sender, receiver).holds += 1
         return cut
 
-    def mend(self, cut: Cut) -> None:
+    def mend(self, cut: SimCut) -> None:
         """Take one cut back; what another cut holds stays held."""
         for pair in cut.pairs:
             left = self.cut.pop(pair, 0) - 1

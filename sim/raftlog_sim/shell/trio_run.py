@@ -27,14 +27,14 @@ from raftlog_sim.checks.onlooker import Onlooker
 from raftlog_sim.schedules.options import SimOptions
 from raftlog_sim.schedules.schedule import Schedule
 from raftlog_sim.shell import trio_clock
-from raftlog_sim.shell.trio_consumer import Consumer
+from raftlog_sim.shell.trio_consumer import TrioConsumer
 from raftlog_sim.shell.trio_flood import Flood
 from raftlog_sim.shell.trio_machine import first_of
 from raftlog_sim.shell.trio_network import CLIENTS, Hub, ProcessNetwork
 from raftlog_sim.shell.trio_streams import ClientEnd, Pace
 from raftlog_sim.shell.trio_world import TrioClient, TrioNode
 from raftlog_sim.workloads.callers import client_options
-from raftlog_sim.workloads.workload import Workload
+from raftlog_sim.workloads.workload import SimWorkload
 from raftlog_sim.world.disk import SimulatedDisk
 from raftlog_sim.world.faces import Action
 from raftlog_sim.world.relay import LinkChecks
@@ -224,7 +224,7 @@ class Playing(Protocol):
     """A run as this world moves it (`simulation.Run`): it says when it is over."""
 
     world: World
-    workload: Workload
+    workload: SimWorkload
     onlooker: Onlooker
 
     @property
@@ -265,7 +265,7 @@ def play(
                 begun(run)
             world.invariants = invariants = run.onlooker.invariants
             follower = world.client("consumer", client_options(run.world, "consumer"))
-            consumer = Consumer(run.world, run.workload, invariants, follower.opened)
+            consumer = TrioConsumer(run.world, run.workload, invariants, follower.opened)
             nursery.start_soon(consumer.run, name="consumer")
             try:
                 while not run.over and world.failure is None:

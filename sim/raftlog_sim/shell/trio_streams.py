@@ -46,7 +46,7 @@ class Direction:
     extra_ns: int = 0
     strike: Strike | None = None
     """What a relay does to frames."""
-    pipes: "dict[Pipe, None]" = attrs.Factory(dict)
+    pipes: "dict[TrioPipe, None]" = attrs.Factory(dict)
 
 
 @final
@@ -61,7 +61,7 @@ class Pace:
 
 @final
 @attrs.define(eq=False)
-class Pipe:
+class TrioPipe:
     """One direction of a connection. `used` bytes were sent and not yet received."""
 
     pace: Pace
@@ -181,7 +181,7 @@ class SimStream:
 
     __slots__ = ("_broken", "_closed", "_incoming", "_outgoing", "_owned", "peer", "read_file")
 
-    def __init__(self, incoming: Pipe, outgoing: Pipe) -> None:
+    def __init__(self, incoming: TrioPipe, outgoing: TrioPipe) -> None:
         self._incoming = incoming
         self._outgoing = outgoing
         self._closed = False

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, final
 
 import attrs
 
-from raftlog_sim.subjects.pysyncobj import SUCCESS, Entry, GuestNode
+from raftlog_sim.subjects.pysyncobj import SUCCESS, GuestEntry, GuestNode
 
 MESSAGE_FIELDS: Final = ("type", "term", "commit_index", "prevLogIdx", "next_node_idx", "reset")
 ELECTION_SAFETY: Final = "election-safety"
@@ -44,7 +44,7 @@ class GuestView:
     refused: dict[str, int] = attrs.Factory(dict)
     events: int = 0
     digest: Any = attrs.Factory(hashlib.blake2b)
-    _ghost: dict[int, Entry] = attrs.Factory(dict)
+    _ghost: dict[int, GuestEntry] = attrs.Factory(dict)
     _ghost_end: int = 1
     _leaders: dict[int, int] = attrs.Factory(dict)
     _commits: dict[int, int] = attrs.Factory(dict)

@@ -93,7 +93,7 @@ class GuestKilledError(Exception):
     """The process died in the middle of a call."""
 
 
-class Entry(NamedTuple):
+class GuestEntry(NamedTuple):
     """An entry of the library's log."""
 
     at: int
@@ -252,13 +252,13 @@ class GuestNode:
     def last(self) -> int:
         return int(self.journal[-1][1])
 
-    def entry(self, index: int) -> Entry | None:
+    def entry(self, index: int) -> GuestEntry | None:
         """What it holds at an index."""
         place = index - self.first
         if not 0 <= place < len(self.journal):
             return None
         command, found, term = self.journal[place]
-        return Entry(found, term, command)
+        return GuestEntry(found, term, command)
 
     @property
     def term(self) -> int:

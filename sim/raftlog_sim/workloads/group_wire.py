@@ -26,7 +26,7 @@ _OF_GROUPS: Final = (
 _HEAD_BYTES: Final = 8
 
 
-class Asked(NamedTuple):
+class MemberRequest(NamedTuple):
     """A request of a member that waits for its answer. `serial` numbers all requests of a run."""
 
     serial: int
@@ -44,7 +44,7 @@ class GroupWire:
     invariants: "Invariants"
     checks: GroupChecks
     process: int
-    owed: dict[tuple[int, int], Asked] = attrs.Factory(dict)
+    owed: dict[tuple[int, int], MemberRequest] = attrs.Factory(dict)
     """What is not answered yet, by connection and number."""
 
     def says(self, dial: int, frame: bytes) -> None:
@@ -55,7 +55,7 @@ class GroupWire:
         request = decode_request(frame)
         serial = self.checks.asked(self.process, key, request.body, self.world.now)
         place = (dial, request.correlation_id)
-        self.owed[place] = Asked(serial, key, request.api_version, request.body)
+        self.owed[place] = MemberRequest(serial, key, request.api_version, request.body)
         self.checks.open[place, self.process] = key
 
     def hears(self, dial: int, frame: bytes) -> None:

@@ -32,7 +32,7 @@ from raftlog.kafka.versions import ApiKey
 from raftlog_sim.facts.group_rest import coordinator_of, live_group
 from raftlog_sim.schedules.sizes import OFFSETS_PARTITIONS
 from raftlog_sim.workloads.callers import CHURN, TOPIC
-from raftlog_sim.world.client import Client, Pending
+from raftlog_sim.world.client import HeapClient, Pending
 
 if TYPE_CHECKING:
     from raftlog_sim.checks.invariants import Invariants
@@ -73,11 +73,11 @@ class Impostors:
             return
         self._named += 1
         self.busy += 1
-        client = Client(found[0], f"impostor-{self._named}").connect()
+        client = HeapClient(found[0], f"impostor-{self._named}").connect()
         script = getattr(self, "_" + what.replace("-", "_"))(group)
         self._go_on(client, script, what, None)
 
-    def _go_on(self, client: Client, script: Script, what: str, answer: Any) -> None:
+    def _go_on(self, client: HeapClient, script: Script, what: str, answer: Any) -> None:
         try:
             asks = script.send(answer)
         except StopIteration:
@@ -89,7 +89,7 @@ class Impostors:
         self.world.after(_LOOK_NS, self._look, client, script, what, pending, 0)
 
     def _look(
-        self, client: Client, script: Script, what: str, pending: list[Pending], looks: int
+        self, client: HeapClient, script: Script, what: str, pending: list[Pending], looks: int
     ) -> None:
         if not all(each.done for each in pending):
             if looks * _LOOK_NS < millis(4 * self.session_ms):

@@ -52,7 +52,7 @@ _INSTANCES: Final = {"dynamic": None, "static": "i{slot}", "shared": "i"}
 
 @final
 @attrs.define(eq=False)
-class Member:
+class SimMember:
     """One life of a slot. `over` once it has left or died."""
 
     slot: int
@@ -79,7 +79,7 @@ class Members:
     options: SimOptions
     invariants: "Invariants"
     checks: GroupChecks = attrs.Factory(GroupChecks)
-    slots: dict[int, Member] = attrs.Factory(dict)
+    slots: dict[int, SimMember] = attrs.Factory(dict)
     in_vain: list[str] = attrs.Factory(list)
     """Steps, as texts, that did nothing: the member was there already, or was not."""
     impostors: Impostors = attrs.field(init=False)
@@ -148,7 +148,7 @@ class Members:
         )
         consumer = client.open_consumer(settings)
         every_ns = millis(max(1, int(step.argument("every_ms"))))
-        member = Member(slot, MEMBER + self._lives, group, client, consumer, every_ns)
+        member = SimMember(slot, MEMBER + self._lives, group, client, consumer, every_ns)
         self.slots[slot] = member
         consumer.subscribe([TOPIC])
         client.on_turn = partial(self._look, member)
@@ -164,7 +164,7 @@ class Members:
 
     # --- a program that polls ---------------------------------------------------------------------
 
-    def _poll(self, member: Member) -> None:
+    def _poll(self, member: SimMember) -> None:
         if member.over or member.leaving:
             return
         member.polling, member.poll = True, member.poll + 1
@@ -173,11 +173,11 @@ class Members:
         member.client.turn()
         self._look(member)
 
-    def _poll_over(self, member: Member, number: int) -> None:
+    def _poll_over(self, member: SimMember, number: int) -> None:
         if member.polling and member.poll == number:
             self._end_poll(member)
 
-    def _end_poll(self, member: Member) -> None:
+    def _end_poll(self, member: SimMember) -> None:
         member.polling = False
         if member.over or member.leaving:
             return
@@ -185,7 +185,7 @@ class Members:
         member.client.turn()
         self.world.after(member.every_ns, self._poll, member)
 
-    def _look(self, member: Member) -> None:
+    def _look(self, member: SimMember) -> None:
         """Whether the poll under way has something to give out."""
         consumer = member.consumer
         if not member.polling or member.over:
@@ -211,17 +211,17 @@ class Members:
         if taken:
             self.world.after(0, self._poll_over, member, member.poll)
 
-    def _turn(self, member: Member) -> None:
+    def _turn(self, member: SimMember) -> None:
         if not member.over:
             member.client.turn()
             self._look(member)
 
-    def _commit(self, member: Member) -> None:
+    def _commit(self, member: SimMember) -> None:
         member.client.begin(partial(_commit_all, member.consumer), _ignore)
 
     # --- the end of a member ----------------------------------------------------------------------
 
-    def _leave(self, member: Member) -> None:
+    def _leave(self, member: SimMember) -> None:
         """As a program that ends: commit, then leave."""
         if not (member.over or member.leaving):
             member.leaving = True
@@ -229,16 +229,16 @@ class Members:
                 partial(_commit_all, member.consumer), partial(self._committed_last, member)
             )
 
-    def _committed_last(self, member: Member, outcome: Any) -> None:
+    def _committed_last(self, member: SimMember, outcome: Any) -> None:
         del outcome
         if not member.over:
             member.client.begin(member.consumer.leave, partial(self._left, member))
 
-    def _left(self, member: Member, outcome: Any) -> None:
+    def _left(self, member: SimMember, outcome: Any) -> None:
         del outcome
         self._die(member)
 
-    def _die(self, member: Member) -> None:
+    def _die(self, member: SimMember) -> None:
         if not member.over:
             member.over = True
             self.world.after(0, member.client.die)
@@ -246,7 +246,7 @@ class Members:
     # --- the end of a run -------------------------------------------------------------------------
 
     @property
-    def alive(self) -> list[Member]:
+    def alive(self) -> list[SimMember]:
         """Who belongs to a group now."""
         return [each for each in self.slots.values() if not (each.over or each.leaving)]
 

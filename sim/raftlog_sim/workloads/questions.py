@@ -24,9 +24,9 @@ from raftlog_sim.checks.offset_checks import (
     LATEST,
     TIME,
     Before,
-    Told,
+    ToldOffset,
 )
-from raftlog_sim.facts.committed import Committed
+from raftlog_sim.facts.committed import CommittedFacts
 from raftlog_sim.facts.targets import group_of
 from raftlog_sim.schedules.options import SimOptions
 from raftlog_sim.workloads.callers import Caller
@@ -96,12 +96,12 @@ class _Question:
         assert make is not None, self.what
         return make(epoch, topic_id)
 
-    def told(self, outcome: Any) -> list[Told]:
+    def told(self, outcome: Any) -> list[ToldOffset]:
         """The answer, to each request that it may be one to."""
         at = isinstance(outcome, OffsetAt)
         epoch, offset = (outcome.leader_epoch, outcome.offset) if at else outcome
         at_ms = outcome.timestamp_ms if at else -1
-        return [Told(leader, asked, epoch, offset, at_ms) for leader, asked in self.requests]
+        return [ToldOffset(leader, asked, epoch, offset, at_ms) for leader, asked in self.requests]
 
 
 @final
@@ -137,14 +137,16 @@ class Questions:
         if not isinstance(outcome, Exception) and committed is not None:
             self._judge(question, question.told(outcome), committed)
 
-    def _judge(self, question: _Question, told: list[Told], committed: Committed) -> None:
+    def _judge(
+        self, question: _Question, told: list[ToldOffset], committed: CommittedFacts
+    ) -> None:
         """It is wrong when it is wrong as an answer to each of the requests."""
         name = _NAMES.get(question.what, "offsets-told")
         wrong = [self._wrong(question, each, committed) for each in told]
         said = wrong[-1] if all(wrong) else ""
         self.invariants.judge(((name, said and f"of {question.place} {said}"),))
 
-    def _wrong(self, question: _Question, told: Told, committed: Committed) -> str:
+    def _wrong(self, question: _Question, told: ToldOffset, committed: CommittedFacts) -> str:
         asked_at, shown = question.asked_at, self.invariants.shown.get(question.group, 0)
         if question.what in _WRONG:
             linearizable = self.workload.options.linearizable
@@ -163,7 +165,7 @@ _WRONG: Final = {
 }
 
 
-def _timestamp(committed: Committed | None, back: int) -> int:
+def _timestamp(committed: CommittedFacts | None, back: int) -> int:
     """Just behind the newest committed batch, or that of a batch 1, 4, 16, ... before the end."""
     batches = committed.batches if committed is not None else []
     if not batches:

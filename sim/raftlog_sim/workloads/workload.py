@@ -118,7 +118,7 @@ class _Reader:
 
 @final
 @attrs.define(eq=False)
-class Workload:
+class SimWorkload:
     """All clients of a world. `acknowledged` maps (partition, offset) to the value acknowledged."""
 
     world: "World"

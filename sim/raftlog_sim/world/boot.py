@@ -16,7 +16,7 @@ from raftlog_sim.world.arrivals import ArrivalQueue
 from raftlog_sim.world.clock import NodeClock
 
 
-class Connected(Protocol):
+class ConnectedClient(Protocol):
     """The client's end of a connection. Answers may come in another order than the requests."""
 
     def answered(self, request_no: int, frame: bytes | None) -> None:
@@ -42,7 +42,7 @@ class Performing:
 
 
 @final
-class Turn(NamedTuple):
+class BootTurn(NamedTuple):
     """Events that are handled together, and what the clocks said when they were taken up."""
 
     events: list[e.Event]
@@ -62,7 +62,7 @@ class Boot:
     """The events that wait for the next turns."""
     recorder: Recorder | None = None
     """Wraps the broker and records its turns; None when the run is not recorded."""
-    begun: Turn | None = None
+    begun: BootTurn | None = None
     """The turn whose clocks are read but which the broker serves later (`Node.late_turn_ns`)."""
     turn_due: bool = False
     busy_until: int = 0
@@ -81,7 +81,7 @@ class Boot:
     jobs: deque[e.Job | e.Read] = attrs.Factory(deque)
     working: bool = False
     peers: tuple[e.PeerAddress, ...] = ()
-    clients: dict[ConnectionId, Connected] = attrs.Factory(dict)
+    clients: dict[ConnectionId, ConnectedClient] = attrs.Factory(dict)
     paused: dict[ConnectionId, None] = attrs.Factory(dict)
     held: list[e.Request] = attrs.Factory(list)
     """Requests of paused connections, which lie unread in their sockets."""

@@ -36,7 +36,7 @@ class Pending:
 
 @final
 @attrs.define(eq=False)
-class Client:
+class HeapClient:
     """One client connection. It numbers its requests from 0, as the runtime does."""
 
     node: SimNode
@@ -47,7 +47,7 @@ class Client:
     """Request numbers in the order of their answers."""
     _next: int = 0
 
-    def connect(self) -> "Client":
+    def connect(self) -> "HeapClient":
         """Open the connection."""
         assert self.connection is None, self.connection
         self.connection = self.node.connect(self)

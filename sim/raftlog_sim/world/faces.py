@@ -12,7 +12,7 @@ from raftlog.broker import events as e
 from raftlog.broker.broker import Broker
 from raftlog.broker.config import BrokerConfig
 from raftlog_sim.base.streams import Stream
-from raftlog_sim.world.boot import Boot, Connected
+from raftlog_sim.world.boot import Boot, ConnectedClient
 from raftlog_sim.world.disk import SimulatedDisk
 
 Action = Callable[..., None]
@@ -110,7 +110,7 @@ class SimNode(Protocol):
         """Restart a broker whose data directory is poisoned, as a supervisor does."""
         ...
 
-    def connect(self, client: Connected) -> ConnectionId:
+    def connect(self, client: ConnectedClient) -> ConnectionId:
         """Connect a client to the first listener."""
         ...
 

@@ -17,7 +17,7 @@ from raftlog_sim.world.faces import SimNode
 
 @final
 @attrs.define(eq=False)
-class Hands:
+class SimHands:
     """The `raftlog.broker.turn_queue.Hands` of one boot of a node."""
 
     node: SimNode

@@ -38,7 +38,7 @@ _FOR_GOOD: Final = 1 << 40
 
 @final
 @attrs.frozen(eq=False)
-class FurtherDisk:
+class FurtherSimDisk:
     """One further directory: a separate Disk to the product, at `root` on the machine's disk."""
 
     disk: SimulatedDisk
@@ -108,9 +108,9 @@ def add_disks(node: SimNode, count: int) -> None:
     node.directories = count
 
 
-def further_of(node: SimNode) -> list[FurtherDisk]:
+def further_of(node: SimNode) -> list[FurtherSimDisk]:
     """Returns the further directories of a machine, on the disk that it has now."""
-    return [FurtherDisk(node.disk, further_prefix(each)) for each in _ids(node)]
+    return [FurtherSimDisk(node.disk, further_prefix(each)) for each in _ids(node)]
 
 
 def as_one(node: SimNode, disk: SimulatedDisk) -> Disk:
@@ -121,7 +121,7 @@ def as_one(node: SimNode, disk: SimulatedDisk) -> Disk:
     prefixes = [further_prefix(each) for each in _ids(node)]
     if not prefixes:
         return disk
-    return LogDirectories(disk, {each: FurtherDisk(disk, each) for each in prefixes})
+    return LogDirectories(disk, {each: FurtherSimDisk(disk, each) for each in prefixes})
 
 
 def _ids(node: SimNode) -> list[DirectoryId]:
@@ -168,7 +168,7 @@ def open_disks(node: SimNode, image: DirectoryImage) -> OpenedDisks:
     for number, new_id in enumerate(_ids(node)):
         root = further_prefix(new_id)
         node.disk.mount(root)
-        disk = FurtherDisk(node.disk, root)
+        disk = FurtherSimDisk(node.disk, root)
         one = open_further(disk, image.identity, f"further-{number}", new_id)
         found.append(one)
         if one.prefix:

@@ -53,7 +53,7 @@ PairKey = tuple[NodeId, NodeId]
 
 @final
 @attrs.define(eq=False)
-class Link:
+class SimLink:
     """One session between two nodes."""
 
     session: SessionId
@@ -99,7 +99,7 @@ class Pipe:
         return type(message) in self.kinds and self.stream.chance(self.kinds_drop, 100)
 
 
-class Cut(NamedTuple):
+class SimCut(NamedTuple):
     """The pairs that a cut keeps from dialling, and the pipes (sender, receiver) that it holds."""
 
     pairs: tuple[PairKey, ...]
@@ -108,7 +108,7 @@ class Cut(NamedTuple):
 
 @final
 @attrs.define(eq=False)
-class Network:
+class HeapNetwork:
     """All links of a world."""
 
     world: SimWorld
@@ -117,7 +117,7 @@ class Network:
     latency_ns: int = LATENCY_NS
     jitter_ns: int = JITTER_NS
     queue_max: int = QUEUE_MAX
-    links: dict[PairKey, Link] = attrs.Factory(dict)
+    links: dict[PairKey, SimLink] = attrs.Factory(dict)
     cut: dict[PairKey, int] = attrs.Factory(dict)
     """How many cuts hold each pair apart, for pairs that cannot reach each other. Both orders of a
     pair are one key."""
@@ -159,7 +159,7 @@ class Network:
             return
         self._sessions += 1
         session = SessionId(self._sessions)
-        self.links[pair] = Link(session, self._codecs(one, other))
+        self.links[pair] = SimLink(session, self._codecs(one, other))
         self._close_half_open(pair)
         one.deliver(_link_up(other, one, session))
         other.deliver(_link_up(one, other, session))
@@ -228,23 +228,23 @@ class Network:
 
     # --- cuts -------------------------------------------------------------------------------------
 
-    def partition(self, side: Sequence[NodeId]) -> Cut:
+    def partition(self, side: Sequence[NodeId]) -> SimCut:
         """Cut every link between `side` and all other nodes; returns the cut, for `mend`."""
         others = [number for number in self.world.nodes if number not in side]
         return self.part([(member, other) for member in side for other in others])
 
-    def part(self, pairs: Iterable[PairKey]) -> Cut:
+    def part(self, pairs: Iterable[PairKey]) -> SimCut:
         """Break the links of these pairs and keep the pairs apart until `mend`."""
-        cut = Cut(tuple(dict.fromkeys(_key(*pair) for pair in pairs)), ())
+        cut = SimCut(tuple(dict.fromkeys(_key(*pair) for pair in pairs)), ())
         for pair in cut.pairs:
             self.cut[pair] = self.cut.get(pair, 0) + 1
             self.reset(*pair)
         return cut
 
-    def hold(self, pipes: Iterable[PairKey]) -> Cut:
+    def hold(self, pipes: Iterable[PairKey]) -> SimCut:
         """Hold these pipes (sender, receiver) until `mend`; neither end hears of it."""
         chosen = tuple(dict.fromkeys(pipes))
-        cut = Cut(tuple(dict.fromkeys(_key(*pipe) for pipe in chosen)), chosen)
+        cut = SimCut(tuple(dict.fromkeys(_key(*pipe) for pipe in chosen)), chosen)
         for pipe in chosen:
             self.pipe(*pipe).holds += 1
         for pair in cut.pairs:
@@ -265,11 +265,11 @@ class Network:
             pair = _key(sender, receiver)
             self.cut[pair] = self.cut.get(pair, 0) + 1
 
-    def _give_up(self, cut: Cut, pair: PairKey, session: SessionId) -> None:
+    def _give_up(self, cut: SimCut, pair: PairKey, session: SessionId) -> None:
         if any(self.pipe(*pipe).holds for pipe in cut.pipes if _key(*pipe) == pair):
             self._reset_session(pair, session)
 
-    def mend(self, cut: Cut) -> None:
+    def mend(self, cut: SimCut) -> None:
         """Take one cut back; pipes and pairs that another cut holds stay held."""
         for pair in cut.pairs:
             left = self.cut.pop(pair, 0) - 1
@@ -317,7 +317,7 @@ class Network:
         self.world.at(arrives, self._arrive, sender, to, session, messages)
 
     def _through_bytes(
-        self, sender: NodeId, to: NodeId, link: Link, messages: Sequence[Any]
+        self, sender: NodeId, to: NodeId, link: SimLink, messages: Sequence[Any]
     ) -> Sequence[Any]:
         """Encode messages and decode them again. Raises `Violation` when they cannot be read.
 
@@ -338,7 +338,9 @@ class Network:
             jitter *= _TAIL_TIMES
         return self.latency_ns + pipe.extra_ns + jitter
 
-    def _send_lossy(self, sender: NodeId, to: NodeId, link: Link, messages: Sequence[Any]) -> None:
+    def _send_lossy(
+        self, sender: NodeId, to: NodeId, link: SimLink, messages: Sequence[Any]
+    ) -> None:
         """Send messages one by one; the session breaks soon after the first one that was harmed."""
         pipe = self.pipe(sender, to)
         stream, hurt = pipe.stream, False

@@ -31,14 +31,14 @@ from raftlog.storage.directories.store_records import StoreState
 from raftlog.storage.write_round import DirectoryWriter
 from raftlog_sim.world import disk_work, turns
 from raftlog_sim.world.arrivals import queue_of
-from raftlog_sim.world.boot import Boot, Connected, Turn
+from raftlog_sim.world.boot import Boot, BootTurn, ConnectedClient
 from raftlog_sim.world.clock import MachineClock, NodeClock
 from raftlog_sim.world.disk import Keep, SimulatedCrashError, SimulatedDisk
 from raftlog_sim.world.disk_work import RESTART_NS
 from raftlog_sim.world.faces import SimWorld
-from raftlog_sim.world.hands import Hands
+from raftlog_sim.world.hands import SimHands
 from raftlog_sim.world.more_disks import OpenedDisks, look_after, open_disks
-from raftlog_sim.world.network import Network
+from raftlog_sim.world.network import HeapNetwork
 from raftlog_sim.world.releases import RELEASES
 
 SYNC_NS: Final = 150 * NANOS_PER_MICRO
@@ -72,7 +72,7 @@ class NodeWorld(SimWorld, Protocol):
     recordings: BootRecorder | None
 
     @property
-    def network(self) -> Network: ...
+    def network(self) -> HeapNetwork: ...
 
     @property
     def nodes(self) -> "Mapping[NodeId, Node]": ...
@@ -332,7 +332,7 @@ class Node:
         world, clock, late_ns = self.world, boot.clock, self.late_turn_ns
         boot.busy_until = world.now + late_ns + world.turn_ns
         events = turns.taken(self, boot)
-        turn = Turn(events, clock.now(world.now), clock.wall(world.now))
+        turn = BootTurn(events, clock.now(world.now), clock.wall(world.now))
         if late_ns:
             boot.begun = turn
             world.after(late_ns, self._serve_late, boot, turn)
@@ -341,7 +341,7 @@ class Node:
         if not late_ns:
             self._serve(boot, turn)
 
-    def _serve(self, boot: Boot, turn: Turn) -> None:
+    def _serve(self, boot: Boot, turn: BootTurn) -> None:
         self.turns += 1
         self.events += len(turn.events)
         driven = boot.recorder or boot.broker
@@ -350,7 +350,7 @@ class Node:
             self.world.observer.after_turn(self, turn.events, effects)
         self._perform(boot, effects)
 
-    def _serve_late(self, boot: Boot, turn: Turn) -> None:
+    def _serve_late(self, boot: Boot, turn: BootTurn) -> None:
         """Serve a turn whose clock was read earlier, unless the process stands still now."""
         if self.boot_state is boot and boot.begun is turn and not self.suspended:
             boot.begun = None
@@ -371,7 +371,7 @@ class Node:
 
     def _perform(self, boot: Boot, effects: e.Effects) -> None:
         boot.inbox.acks_may_wait = effects.acks_may_wait
-        perform(effects, Hands(self, boot))
+        perform(effects, SimHands(self, boot))
         if boot.stopped and self.leaves:
             self.world.after(0, self._leave, boot)
         self._set_alarm(boot, effects)
@@ -397,7 +397,7 @@ class Node:
 
     # --- clients ---
 
-    def connect(self, client: Connected) -> ConnectionId:
+    def connect(self, client: ConnectedClient) -> ConnectionId:
         """A client connects to the first listener."""
         self._last_connection += 1
         connection = ConnectionId(self._last_connection)

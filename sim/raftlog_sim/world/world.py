@@ -25,7 +25,7 @@ from raftlog_sim.world.disk import SimulatedDisk
 from raftlog_sim.world.driver import SimClient
 from raftlog_sim.world.faces import Action, JobChecks
 from raftlog_sim.world.inode import SECTOR
-from raftlog_sim.world.network import Network
+from raftlog_sim.world.network import HeapNetwork
 from raftlog_sim.world.node import SYNC_NS, BootRecorder, Node, Observer
 
 LISTENER: Final = "PLAINTEXT"
@@ -76,14 +76,14 @@ class World:
     now: int = 0
     steps: int = 0
     nodes: dict[NodeId, Node] = attrs.Factory(dict)
-    network: Network = attrs.field(init=False)
+    network: HeapNetwork = attrs.field(init=False)
     _heap: list[tuple[int, int, Action, tuple[Any, ...]]] = attrs.Factory(list)
     _scheduled: int = 0
     _moved_at: int = 0
     """The number of the step at which time last moved."""
 
     def __attrs_post_init__(self) -> None:
-        self.network = Network(self)
+        self.network = HeapNetwork(self)
 
     def stream(self, name: str) -> Stream:
         """Returns a named stream of this world's randomness."""

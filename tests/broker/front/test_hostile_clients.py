@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from raftlog_sim.world.client import Client, ConnectionLostError
+from raftlog_sim.world.client import ConnectionLostError, HeapClient
 
 from raftlog.kafka.codec import encode_request
 from raftlog.kafka.messages.alter_partition_reassignments import (
@@ -103,7 +103,7 @@ FRAMES = [
 
 def one_outcome(cluster, *frames):
     """Send the frames over a new connection; every one of them ends, once."""
-    client = Client(cluster.world.nodes[1]).connect()
+    client = HeapClient(cluster.world.nodes[1]).connect()
     pending = [client.send_frame(frame) for frame in frames]
     cluster.wait(lambda: all(p.done for p in pending), 60.0, "every request ends")
     assert len(client.order) == len(dict.fromkeys(client.order))
@@ -182,7 +182,7 @@ def test_a_client_that_leaves_with_requests_open_leaves_nothing_behind(one):
         max_bytes=1_000_000,
         topics=[FetchTopic("orders", partitions=[FetchPartition(partition_max_bytes=1000)])],
     )
-    client = Client(node).connect()
+    client = HeapClient(node).connect()
     for _ in range(10):
         client.request(ApiKey.FETCH, waiting, 12)
     one.run(0.01)
@@ -204,7 +204,7 @@ def test_requests_weigh_what_is_made_of_them(one):
         max_wait_ms=60_000, min_bytes=1_000_000, max_bytes=1_000_000, topics=topics
     )
     node = one.world.nodes[1]
-    client = Client(node).connect()
+    client = HeapClient(node).connect()
     frame = frame_of(ApiKey.FETCH, 12, waiting)
     for _ in range(2):
         client.send_frame(frame)
@@ -219,7 +219,7 @@ def test_requests_weigh_what_is_made_of_them(one):
 
 def test_what_a_request_weighs_is_given_back_with_its_answer(one):
     node = one.world.nodes[1]
-    client = Client(node).connect()
+    client = HeapClient(node).connect()
     names = [MetadataRequestTopic(name="orders")] * 5_000
     pending = client.send_frame(frame_of(ApiKey.METADATA, 12, MetadataRequest(names, False)))
     one.wait(lambda: pending.done, 60.0, "an answer")

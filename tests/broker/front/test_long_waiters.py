@@ -2,7 +2,7 @@
 
 import attrs
 import pytest
-from raftlog_sim.world.client import Client
+from raftlog_sim.world.client import HeapClient
 
 from raftlog.base.limits import RECORD_COPY_BYTES_MAX, REQUEST_ITEM_BYTES
 from raftlog.base.units import KIB
@@ -38,9 +38,9 @@ def long_poll(weight: int, wait_ms: int = 3_600_000) -> FetchRequest:
     )
 
 
-def waiting(cluster, weight: int, wait_ms: int = 3_600_000) -> Client:
+def waiting(cluster, weight: int, wait_ms: int = 3_600_000) -> HeapClient:
     """A new client with one such request."""
-    client = Client(cluster.world.nodes[1]).connect()
+    client = HeapClient(cluster.world.nodes[1]).connect()
     client.request(ApiKey.FETCH, long_poll(weight, wait_ms), 12)
     cluster.run(0.001)
     return client
@@ -118,7 +118,7 @@ def test_large_requests_that_wait_pin_no_receive_memory_and_stop_nobody():
     cluster.create("orders", 1, 1)
     other = cluster.client(1)
     for _ in range(8):
-        client = Client(cluster.world.nodes[1]).connect()
+        client = HeapClient(cluster.world.nodes[1]).connect()
         body = long_poll(0)._replace(rack_id="x" * 30_000)
         padding = [FetchTopic("y" * 20_000, partitions=()) for _ in range(4)]
         body = body._replace(topics=[*body.topics, *padding])

@@ -2,7 +2,7 @@
 
 import attrs
 import pytest
-from raftlog_sim.world.client import Client
+from raftlog_sim.world.client import HeapClient
 from raftlog_sim.world.node import Node
 
 from raftlog.base.units import KIB
@@ -40,7 +40,7 @@ def one():
 
 def asking(cluster, deaf, count):
     """So many new clients that ask for everything once and read nothing."""
-    clients = [Client(cluster.world.nodes[1]).connect() for _ in range(count)]
+    clients = [HeapClient(cluster.world.nodes[1]).connect() for _ in range(count)]
     for client in clients:
         deaf.add(client.connection)
         client.request(ApiKey.METADATA, MetadataRequest(None), 12)

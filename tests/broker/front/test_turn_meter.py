@@ -8,7 +8,7 @@ the limits page.
 import random
 
 import pytest
-from raftlog_sim.world.client import Client, ConnectionLostError
+from raftlog_sim.world.client import ConnectionLostError, HeapClient
 
 from raftlog.base.limits import (
     DECOMPRESSED_BYTES_MAX,
@@ -149,7 +149,7 @@ def test_a_frame_beyond_its_budget_is_refused(one):
 def test_a_flood_of_large_requests_keeps_no_producer_waiting(one):
     """Eight clients that always have a large request under way: a producer is answered in the turn
     in which its record is durable, and every turn stays within its bound."""
-    flood = [Client(one.world.nodes[1]).connect() for _ in range(8)]
+    flood = [HeapClient(one.world.nodes[1]).connect() for _ in range(8)]
     names = MetadataRequest([MetadataRequestTopic(name=f"t{at}") for at in range(LARGE)], False)
     for value in range(5):
         asked = [each.request(ApiKey.METADATA, names, METADATA_VERSION) for each in flood]
@@ -196,7 +196,7 @@ def test_deferred_takes_one_of_each_connection_in_turn():
 
 def test_a_produce_of_many_items_keeps_its_order(one):
     """A large frame that is deferred and a small one behind it, of one producer."""
-    client = Client(one.world.nodes[1]).connect()
+    client = HeapClient(one.world.nodes[1]).connect()
     names = MetadataRequest([MetadataRequestTopic(name=f"t{at}") for at in range(LARGE)], False)
     for _ in range(4):
         client.request(ApiKey.METADATA, names, METADATA_VERSION)

@@ -4,7 +4,7 @@ another one only when the one that they are connected to is gone."""
 from itertools import pairwise
 
 import pytest
-from raftlog_sim.world.client import Client, ConnectionLostError
+from raftlog_sim.world.client import ConnectionLostError, HeapClient
 
 from raftlog.base.errors import DiskError
 from raftlog.base.ids import ConnectionId, NodeId
@@ -55,7 +55,7 @@ class TestPoisoned:
         """Its replica of the metadata has ended, so it knows for good what it knew: it named
         leaders that had moved, and the cluster held it for alive."""
         node = three.leader("orders")
-        idle = Client(node).connect()
+        idle = HeapClient(node).connect()
         body = three.produce_body("orders", [b"lost?"], timeout_ms=1000)
         produced = three.client(node.number).request(ApiKey.PRODUCE, body, 11)
         fail_the_disk(node)
@@ -110,7 +110,7 @@ class TestRefused:
         """It never catches up, so it names no leader. A client that asked it first heard "leader
         not available" for ever and asked nobody else: librdkafka read nothing for a minute."""
         node = three.world.nodes[2]
-        idle = Client(node).connect()
+        idle = HeapClient(node).connect()
         node.broker.registration.evicted()
         three.wait(lambda: idle.connection is None, what="the end of the connection")
         with pytest.raises(ConnectionLostError):
@@ -135,7 +135,7 @@ class TestBooting:
         three.kill(3)
         three.restart(3)
         node = three.world.nodes[3]
-        clients = [Client(node).connect() for _ in range(30)]
+        clients = [HeapClient(node).connect() for _ in range(30)]
         asked = [each.request(ApiKey.METADATA, ORDERS) for each in clients for _ in range(20)]
         three.wait(lambda: node.broker.clients.serving, what="the opening")
         waiting = [len(node.broker.clients._held)]
@@ -154,7 +154,7 @@ class TestBooting:
 
     def test_what_is_held_weighs_something_and_keeps_no_receive_memory(self, three):
         node = cut_off(three, 3)
-        client = Client(node).connect()
+        client = HeapClient(node).connect()
         three.run(0.01)
         body = three.produce_body("orders", [b"small"])
         frame = frame_of(ApiKey.PRODUCE, 11, body)
@@ -171,7 +171,7 @@ class TestBooting:
         """What is on the disk is older than the topic: it said that there is no such topic."""
         three.kill(3)
         three.restart(3)
-        client = Client(three.world.nodes[3]).connect()
+        client = HeapClient(three.world.nodes[3]).connect()
         versions = client.request(ApiKey.API_VERSIONS, ApiVersionsRequest("test", "1"))
         asked = [client.request(ApiKey.METADATA, ORDERS) for _ in range(3)]
         three.wait(lambda: versions.done, what="the versions")
@@ -189,7 +189,7 @@ class TestBooting:
         alone.create("orders", 1, 1)
         alone.kill(1)
         alone.restart(1)
-        client = Client(alone.world.nodes[1]).connect()
+        client = HeapClient(alone.world.nodes[1]).connect()
         values = [str(number).encode() for number in range(40)]
         pending = []
         for value in values:
@@ -205,7 +205,7 @@ class TestBooting:
     def test_who_left_is_not_worked_for(self, three):
         node = cut_off(three, 3)
         for _ in range(3):
-            client = Client(node).connect()
+            client = HeapClient(node).connect()
             client.request(ApiKey.METADATA, ORDERS)
             three.run(0.01)
             client.close()
@@ -217,7 +217,7 @@ class TestBooting:
     def test_after_a_session_it_hangs_up_until_it_has_opened(self, three):
         """And what was held is not performed behind the client's back."""
         node = cut_off(three, 3)
-        idle = Client(node).connect()
+        idle = HeapClient(node).connect()
         topic = CreateTopicsRequest([CreatableTopic("late", 1, 3)], 20_000)
         create = three.client(3).request(ApiKey.CREATE_TOPICS, topic)
         session_ns = node.broker.context.config.session_ns

@@ -2,7 +2,7 @@
 
 import attrs
 import pytest
-from raftlog_sim.world.client import Client
+from raftlog_sim.world.client import HeapClient
 
 from raftlog.base.units import KIB
 from raftlog.broker.config import BrokerLimits
@@ -48,7 +48,7 @@ def test_those_who_come_anew_cannot_fill_a_group(cluster, count):
     leader = stalled(cluster)
     replica = leader.broker.context.router.replica("orders", 0)
     for _ in range(60):
-        client = Client(leader).connect()
+        client = HeapClient(leader).connect()
         produce(client, count)
         cluster.run(0.001)
         client.close()
@@ -61,9 +61,9 @@ def test_who_is_refused_hears_it_and_is_served_later(cluster):
     replica = leader.broker.context.router.replica("orders", 0)
     taken = []
     while replica.uncommitted_bytes <= 2 * LIMIT:
-        taken += produce(Client(leader).connect())
+        taken += produce(HeapClient(leader).connect())
         cluster.run(0.001)
-    client = Client(leader).connect()
+    client = HeapClient(leader).connect()
     (refused,) = produce(client)
     cluster.run(0.001)
     found = refused.answer.responses[0].partition_responses[0]
@@ -96,7 +96,7 @@ def test_what_runs_out_of_time_before_the_leader_is_ready_pauses_nobody(cluster)
     cluster.world.network.hold(
         (other.number, leader.number) for other in others if other is not leader
     )
-    client = Client(leader).connect()
+    client = HeapClient(leader).connect()
     sent = produce(client, 6, timeout_ms=10)
     cluster.run(0.003)
     assert replica.uncommitted_bytes > LIMIT

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from raftlog_sim.world.client import Client, ConnectionLostError
+from raftlog_sim.world.client import ConnectionLostError, HeapClient
 
 from raftlog.base import limits
 from raftlog.broker.config import OffsetsTopicSettings
@@ -94,7 +94,7 @@ class Hostile(RuleBasedStateMachine):
         self.cluster = founded(configure)
         self.members = ["", "m", "m" * 32_767]
         self.generations = [1, 2, -1, 0, -(2**31), 2**31 - 1]
-        self.clients = [Client(self.cluster.world.nodes[1]).connect() for _ in range(2)]
+        self.clients = [HeapClient(self.cluster.world.nodes[1]).connect() for _ in range(2)]
         self.sent = []
 
     def named(self):
@@ -238,7 +238,7 @@ def codes_of(answer):
 
 
 def test_ten_thousand_members_that_join_and_never_sync(one):
-    client = Client(one.world.nodes[1]).connect()
+    client = HeapClient(one.world.nodes[1]).connect()
     body = JoinGroupRequest("crowd", 3_000, 3_000, "", None, "consumer", [("range", b"")])
     body = body._replace(protocols=[JoinGroupRequestProtocol("range", b"")])
     good_group_works(one, "before")
@@ -263,7 +263,7 @@ def test_long_names_of_many_groups_count_and_are_given_back(one, monkeypatch):
     monkeypatch.setattr("raftlog.groups.joining.GROUPS_LIVE_BYTES_MAX", 4 << 20)
     good_group_works(one, "before")
     protocols = [JoinGroupRequestProtocol("range", b"")]
-    client = Client(one.world.nodes[1], client_id="c" * 30_000).connect()
+    client = HeapClient(one.world.nodes[1], client_id="c" * 30_000).connect()
     joins = []
     for number in range(200):
         name = f"{number:04}" + "n" * 32_000

@@ -4,7 +4,7 @@ connection ended; and at rest no replica has anybody waiting.
 """
 
 import pytest
-from raftlog_sim.world.client import Client, ConnectionLostError
+from raftlog_sim.world.client import ConnectionLostError, HeapClient
 from raftlog_sim.world.world import seconds
 
 from raftlog.kafka.error_codes import ErrorCode
@@ -52,7 +52,7 @@ class Asker:
         if self.client is None or self.client.node is not node or self.client.connection is None:
             if self.client is not None and self.client.connection is not None:
                 self.client.close()
-            self.client = Client(node).connect()
+            self.client = HeapClient(node).connect()
         self.pending = self.client.request(*self.question())
 
 

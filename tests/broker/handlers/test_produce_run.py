@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from raftlog_sim.world.client import Client, ConnectionLostError
+from raftlog_sim.world.client import ConnectionLostError, HeapClient
 
 from raftlog.base import probes
 from raftlog.base.limits import RECORD_COPY_BYTES_MAX
@@ -33,7 +33,7 @@ def runs_taken():
 
 def connected(cluster, node=1):
     """A connection that has produced once, so that its stream is known."""
-    client = Client(cluster.world.nodes[node]).connect()
+    client = HeapClient(cluster.world.nodes[node]).connect()
     finished(cluster, [send(client, batch_of(b"first"))])
     return client
 
@@ -155,7 +155,7 @@ def test_a_long_burst_is_several_runs():
 @pytest.mark.parametrize("version", range(9, 14))
 def test_every_version_that_can_be_repeated(version):
     cluster = led_topic(brokers=1)
-    client = Client(cluster.world.nodes[1]).connect()
+    client = HeapClient(cluster.world.nodes[1]).connect()
     by_id = {"topic": topic_id(cluster), "name": ""} if version >= 13 else {}
     finished(cluster, [send(client, good(0), version, **by_id)])
     probes.reset()
@@ -395,7 +395,7 @@ def test_a_topic_that_is_deleted_under_a_run():
     client = connected(cluster, leader.number)
     pending = undecided(cluster, client, leader)
     body = DeleteTopicsRequest((DeleteTopicState("t"),), ("t",), 5_000)
-    deleted = Client(leader).connect().request(ApiKey.DELETE_TOPICS, body)
+    deleted = HeapClient(leader).connect().request(ApiKey.DELETE_TOPICS, body)
     cluster.run(0.2)
     cluster.world.network.heal()
     answers = finished(cluster, [*pending, deleted])[:-1]

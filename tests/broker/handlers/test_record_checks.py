@@ -2,7 +2,7 @@
 the loop, a step at a time."""
 
 import pytest
-from raftlog_sim.world.client import Client
+from raftlog_sim.world.client import HeapClient
 
 from raftlog.broker.handlers.record_checks import RecordChecks
 from raftlog.kafka.error_codes import ErrorCode
@@ -74,7 +74,7 @@ def test_a_compacted_topic_takes_no_record_without_a_key():
 def test_batches_of_a_partition_keep_their_order(checked):
     """A large one takes several steps; a small one behind it waits, also of another client."""
     sizes = [3 * RECORDS_STEP_MAX, 1, 2 * RECORDS_STEP_MAX, 2]
-    clients = [Client(checked.world.nodes[1]).connect() for _ in sizes]
+    clients = [HeapClient(checked.world.nodes[1]).connect() for _ in sizes]
     pending = [
         client.request(ApiKey.PRODUCE, produce_request(many(size)), 11)
         for client, size in zip(clients, sizes, strict=True)
@@ -88,7 +88,7 @@ def test_batches_of_a_partition_keep_their_order(checked):
 
 
 def test_an_idempotent_producer_in_flight_is_numbered_in_order(checked):
-    client = Client(checked.world.nodes[1]).connect()
+    client = HeapClient(checked.world.nodes[1]).connect()
     fields = {"producer_id": 77, "producer_epoch": 0}
     batches = [changed(batch_of(b"x"), base_sequence=at, **fields) for at in range(5)]
     pending = [client.request(ApiKey.PRODUCE, produce_request(each), 11) for each in batches]
@@ -100,7 +100,7 @@ def test_an_idempotent_producer_in_flight_is_numbered_in_order(checked):
 def test_a_partition_that_is_not_led_any_more_says_so():
     cluster = led_topic(configs=[ON])
     leader = cluster.leader("t")
-    client = Client(leader).connect()
+    client = HeapClient(leader).connect()
     pending = client.request(ApiKey.PRODUCE, produce_request(many(5 * RECORDS_STEP_MAX)), 11)
     replica = leader.broker.context.router.replica("t", 0)
     heir = next(each for each in replica.membership.voters if each != replica.me)
@@ -112,7 +112,7 @@ def test_a_partition_that_is_not_led_any_more_says_so():
 
 
 def test_acks_0_is_checked_too(checked):
-    client = Client(checked.world.nodes[1]).connect()
+    client = HeapClient(checked.world.nodes[1]).connect()
     client.request(ApiKey.PRODUCE, produce_request(batch_of(b"a"), acks=0), 11)
     checked.run(1)
     assert fetch(checked, 1, 0)[0].high_watermark == 1

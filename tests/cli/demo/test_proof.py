@@ -6,7 +6,7 @@ import pytest
 
 from raftlog.base.errors import OperatingError
 from raftlog.cli.demo import flights, proof
-from raftlog.cli.demo.proof import Fault, ReadRecord, ReplicaLog
+from raftlog.cli.demo.proof import DemoFault, ReadRecord, ReplicaLog
 
 RIGHT = [
     ReadRecord(0, 0, 0, b"N1"),
@@ -83,8 +83,8 @@ def test_replicas_must_agree_and_all_be_there():
     assert not proof.replicas_equal([], 3).holds
 
 
-def fault(after: dict, acks: int) -> Fault:
-    return Fault("kill", 1, {0: 3, 1: 4}, after, acks, 10.0)
+def fault(after: dict, acks: int) -> DemoFault:
+    return DemoFault("kill", 1, {0: 3, 1: 4}, after, acks, 10.0)
 
 
 def test_a_fault_without_effect_fails_the_demo():

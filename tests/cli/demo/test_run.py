@@ -5,7 +5,7 @@ import json
 import pytest
 
 from raftlog.cli.demo.proof import Claim
-from raftlog.cli.demo.run import Outcome, _Demo
+from raftlog.cli.demo.run import DemoOutcome, _Demo
 from raftlog.cli.main import run
 from raftlog.runtime.real_ports import SystemClock
 from raftlog.verify import Header, judge
@@ -21,7 +21,7 @@ def test_a_claim_that_fell_is_in_the_verdict(holds, verdict, tmp_path):
     good = written(*calls, header=Header(source="demo"))
     (tmp_path / "history.jsonl").write_text(good)
     claim = Claim(name="dense", says="offsets are dense", holds=holds, evidence="a hole at 3")
-    outcome = Outcome(
+    outcome = DemoOutcome(
         folder=tmp_path, claims=(claim,), faults=(), verdict="valid", metrics={"acknowledged": 1}
     )
     demo = _Demo(tmp_path, None, SystemClock(), 5000, print, False, "2026-01-01T00:00:00+00:00")

@@ -5,11 +5,11 @@ from raftlog_sim.playing.scenario_files import told
 from raftlog_sim.schedules.schedule import KINDS
 
 from raftlog.base.errors import OperatingError
-from raftlog.embed.chaos.plan import PLAYED, Plan, Refused, default_load, plan_of
+from raftlog.embed.chaos.plan import PLAYED, ChaosPlan, PlanRefused, default_load, plan_of
 from raftlog.embed.chaos.stage import _STRIKES
 
 
-def planned(text: str, seed: int | None = None) -> Plan:
+def planned(text: str, seed: int | None = None) -> ChaosPlan:
     """As `raftlog sim steps` says it."""
     said = told("mine", text)
     document = {
@@ -21,7 +21,7 @@ def planned(text: str, seed: int | None = None) -> Plan:
 
 
 def refused(text: str) -> str:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(PlanRefused) as caught:
         planned(text)
     return caught.value.what
 
@@ -72,7 +72,7 @@ def test_every_kind_that_is_played_is_one_of_the_simulators_and_is_done():
 
 def test_more_brokers_than_a_machine_takes():
     document = {"name": "x", "steps": [], "settings": [{"line": 1, "name": "brokers", "value": 10}]}
-    with pytest.raises(Refused, match="at most 9"):
+    with pytest.raises(PlanRefused, match="at most 9"):
         plan_of(document, "x.txt")
 
 

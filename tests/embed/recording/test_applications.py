@@ -13,7 +13,7 @@ from raftlog.client.core.asks import LATEST, list_offsets
 from raftlog.client.core.values import TopicPartition
 from raftlog.embed.cluster import Cluster
 from raftlog.embed.recording.history import Recording
-from raftlog.embed.recording.operations import Operation
+from raftlog.embed.recording.operations import RecordedCall
 from tests.embed.recording.applications import APPLICATIONS, TOPIC, lines_of, sends_of
 
 pytestmark = [
@@ -130,6 +130,6 @@ def test_a_timeout_is_info(application, tmp_path, monkeypatch):
 @each_that_gives_up
 def test_a_recorder_that_calls_timeouts_failures_is_caught(application, tmp_path, monkeypatch):
     """The record is there in the end, so the judge finds a read of what "failed"."""
-    monkeypatch.setattr(Operation, "info", Operation.fail)
+    monkeypatch.setattr(RecordedCall, "info", RecordedCall.fail)
     with pytest.raises(AssertionError, match="G1a"):
         timed_out(application, tmp_path / "history.jsonl", monkeypatch).check()

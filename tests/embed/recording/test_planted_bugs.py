@@ -56,7 +56,7 @@ def test_ours_tells_the_truth(tmp_path):
 
 
 def a_timeout_is_called_a_failure(patch):
-    patch.setattr(operations.Operation, "info", operations.Operation.fail)
+    patch.setattr(operations.RecordedCall, "info", operations.RecordedCall.fail)
 
 
 def a_timeout_is_called_definite(patch):

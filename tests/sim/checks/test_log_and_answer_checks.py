@@ -8,7 +8,7 @@ from raftlog_sim.checks import replica_checks
 from raftlog_sim.checks.replica_checks import _Terms
 from raftlog_sim.facts import truth
 from raftlog_sim.facts.outline import NOTHING
-from raftlog_sim.facts.producer_twin import Producer
+from raftlog_sim.facts.producer_twin import ProducerTwin
 from raftlog_sim.playing import scenario_files
 from raftlog_sim.playing.simulation import Run, simulate
 from raftlog_sim.schedules.options import SimOptions
@@ -185,7 +185,7 @@ def test_sequences_that_leave_a_gap():
     producers = invariants.committed[leader.group].after[-1].producers.states
     for number, known in producers.items():
         first, last, offset = known.spans[-1]
-        producers[number] = Producer(known.epoch, ((first, last + 5, offset),), 0)
+        producers[number] = ProducerTwin(known.epoch, ((first, last + 5, offset),), 0)
     assert violated(run) == "producers-ascend"
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from raftlog_sim.checks.offset_checks import (
     Before,
-    Told,
+    ToldOffset,
     before,
     wrong_earliest,
     wrong_epoch_end,
@@ -14,7 +14,7 @@ from raftlog_sim.checks.offset_checks import (
     wrong_latest,
     wrong_time,
 )
-from raftlog_sim.facts.committed import Committed, Stored
+from raftlog_sim.facts.committed import CommittedFacts, Stored
 from raftlog_sim.playing.simulation import simulate
 from raftlog_sim.schedules.drawing import draw_schedule
 from raftlog_sim.schedules.options import WIDE, SimOptions, draw_options
@@ -144,18 +144,18 @@ def test_a_record_that_is_not_the_one_of_that_time(monkeypatch, what, change):
 def committed(whole=True):
     """Epochs 2, 5 and 6 from 0, 10 and 20 on; the log began at 4, and now at 12."""
     epochs = [(0, 0), (2, 0), (5, 10), (6, 20)]
-    return Committed(epochs=epochs, starts=[(3, 4), (9, 12)], whole=whole)
+    return CommittedFacts(epochs=epochs, starts=[(3, 4), (9, 12)], whole=whole)
 
 
 @pytest.mark.parametrize(
     ("told", "linearizable", "words"),
     [
-        (Told(6, 6, 6, 30), True, ""),
-        (Told(6, 6, 6, 31), True, "no high watermark above 30"),
-        (Told(6, 6, 5, 30), True, "in epoch 5 by the leader of 6"),
-        (Told(6, 6, 6, 24), False, "records up to 25 had been acknowledged"),
-        (Told(5, 5, 5, 24), True, "records up to 25 had been acknowledged"),
-        (Told(5, 5, 5, 24), False, ""),
+        (ToldOffset(6, 6, 6, 30), True, ""),
+        (ToldOffset(6, 6, 6, 31), True, "no high watermark above 30"),
+        (ToldOffset(6, 6, 5, 30), True, "in epoch 5 by the leader of 6"),
+        (ToldOffset(6, 6, 6, 24), False, "records up to 25 had been acknowledged"),
+        (ToldOffset(5, 5, 5, 24), True, "records up to 25 had been acknowledged"),
+        (ToldOffset(5, 5, 5, 24), False, ""),
     ],
 )
 def test_the_end(told, linearizable, words):
@@ -167,11 +167,11 @@ def test_the_end(told, linearizable, words):
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        (Told(6, 6, -1, 12), ""),
-        (Told(6, 6, -1, 4), ""),
-        (Told(6, 6, -1, 5), "no committed marker says so"),
-        (Told(6, 6, -1, 0), "it began at 4 before somebody asked"),
-        (Told(5, 5, -1, 0), ""),
+        (ToldOffset(6, 6, -1, 12), ""),
+        (ToldOffset(6, 6, -1, 4), ""),
+        (ToldOffset(6, 6, -1, 5), "no committed marker says so"),
+        (ToldOffset(6, 6, -1, 0), "it began at 4 before somebody asked"),
+        (ToldOffset(5, 5, -1, 0), ""),
     ],
 )
 def test_the_beginning(told, words):
@@ -184,19 +184,19 @@ def test_the_beginning(told, words):
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        (Told(6, 5, 5, 20), ""),
-        (Told(6, 4, 2, 10), ""),
-        (Told(6, 5, 5, 21), "committed is (5, 20)"),
-        (Told(6, 4, 5, 20), "committed is (2, 10)"),
-        (Told(6, 6, 6, 25), ""),
-        (Told(6, 6, 6, 24), "reaches 25 at least"),
-        (Told(5, 5, 5, 24), ""),
-        (Told(5, 5, 5, 9), "reaches 10 at least"),
-        (Told(6, 6, 5, 20), "committed epochs end with (6, 20)"),
-        (Told(7, 7, 7, 30), "committed epochs end with (6, 20)"),
-        (Told(6, 2, -1, -1), ""),
-        (Told(6, 5, -1, -1), "the log begins in epoch 5"),
-        (Told(-1, 5, 5, 21), ""),
+        (ToldOffset(6, 5, 5, 20), ""),
+        (ToldOffset(6, 4, 2, 10), ""),
+        (ToldOffset(6, 5, 5, 21), "committed is (5, 20)"),
+        (ToldOffset(6, 4, 5, 20), "committed is (2, 10)"),
+        (ToldOffset(6, 6, 6, 25), ""),
+        (ToldOffset(6, 6, 6, 24), "reaches 25 at least"),
+        (ToldOffset(5, 5, 5, 24), ""),
+        (ToldOffset(5, 5, 5, 9), "reaches 10 at least"),
+        (ToldOffset(6, 6, 5, 20), "committed epochs end with (6, 20)"),
+        (ToldOffset(7, 7, 7, 30), "committed epochs end with (6, 20)"),
+        (ToldOffset(6, 2, -1, -1), ""),
+        (ToldOffset(6, 5, -1, -1), "the log begins in epoch 5"),
+        (ToldOffset(-1, 5, 5, 21), ""),
     ],
 )
 def test_the_end_of_an_epoch(told, words):
@@ -217,37 +217,37 @@ BATCHES = [Stored(at, 6, 10 * at, 10 * at + 10, (at,), 100 + at) for at in range
 @pytest.mark.parametrize(
     ("told", "starts", "wrong"),
     [
-        (Told(6, 102, 6, 25, 102), [], False),
-        (Told(6, 102, 6, 30, 103), [], True),  # 20 to 30 is late enough
-        (Told(6, 102, 6, 30, 103), [(9, 25)], False),  # the log may begin in its middle
-        (Told(6, 102, 6, 25, 101), [], True),
-        (Told(6, 102, 6, 25, 103), [], True),
-        (Told(6, 102, 5, 25, 102), [], True),
-        (Told(6, 103, 6, 36, 103), [], True),  # 35 was the highest that was shown
-        (Told(6, 103, -1, -1, -1), [], False),  # not acknowledged before it was asked
-        (Told(6, 102, -1, -1, -1), [], True),
-        (Told(5, 102, -1, -1, -1), [], False),  # a deposed leader does not know
-        (Told(6, 200, -1, -1, -1), [], False),
+        (ToldOffset(6, 102, 6, 25, 102), [], False),
+        (ToldOffset(6, 102, 6, 30, 103), [], True),  # 20 to 30 is late enough
+        (ToldOffset(6, 102, 6, 30, 103), [(9, 25)], False),  # the log may begin in its middle
+        (ToldOffset(6, 102, 6, 25, 101), [], True),
+        (ToldOffset(6, 102, 6, 25, 103), [], True),
+        (ToldOffset(6, 102, 5, 25, 102), [], True),
+        (ToldOffset(6, 103, 6, 36, 103), [], True),  # 35 was the highest that was shown
+        (ToldOffset(6, 103, -1, -1, -1), [], False),  # not acknowledged before it was asked
+        (ToldOffset(6, 102, -1, -1, -1), [], True),
+        (ToldOffset(5, 102, -1, -1, -1), [], False),  # a deposed leader does not know
+        (ToldOffset(6, 200, -1, -1, -1), [], False),
     ],
 )
 def test_the_first_record_from_a_time_on(told, starts, wrong):
-    log = Committed(epochs=[(0, 0), (6, 0)], starts=starts, batches=BATCHES)
+    log = CommittedFacts(epochs=[(0, 0), (6, 0)], starts=starts, batches=BATCHES)
     assert bool(wrong_time(told, Before(30, 0, 6), log, 35, linearizable=False)) == wrong
 
 
 @pytest.mark.parametrize(
     ("told", "wrong"),
     [
-        (Told(6, 0, 6, 32, 103), False),
-        (Told(6, 0, 6, 22, 102), False),  # the last batch was not acknowledged yet
-        (Told(6, 0, 6, 12, 101), True),
-        (Told(6, 0, 6, 12, 102), True),
-        (Told(5, 0, 6, 12, 101), False),  # a deposed leader
-        (Told(6, 0, -1, -1, -1), True),
+        (ToldOffset(6, 0, 6, 32, 103), False),
+        (ToldOffset(6, 0, 6, 22, 102), False),  # the last batch was not acknowledged yet
+        (ToldOffset(6, 0, 6, 12, 101), True),
+        (ToldOffset(6, 0, 6, 12, 102), True),
+        (ToldOffset(5, 0, 6, 12, 101), False),  # a deposed leader
+        (ToldOffset(6, 0, -1, -1, -1), True),
     ],
 )
 def test_the_record_with_the_largest_timestamp(told, wrong):
-    log = Committed(epochs=[(0, 0), (6, 0)], batches=BATCHES)
+    log = CommittedFacts(epochs=[(0, 0), (6, 0)], batches=BATCHES)
     assert bool(wrong_largest(told, Before(30, 0, 6), log, 35, linearizable=False)) == wrong
 
 
@@ -262,7 +262,7 @@ def test_an_answer_may_be_one_to_a_request_that_was_given_up(epochs, wrong):
     said = []
     invariants = SimpleNamespace(shown={}, judge=said.extend)
     Questions(workload=None, invariants=invariants, topic="t")._judge(
-        question, question.told((1, 30)), Committed(epochs=[(0, 0), (1, 0), (2, 29)])
+        question, question.told((1, 30)), CommittedFacts(epochs=[(0, 0), (1, 0), (2, 29)])
     )
     ((name, text),) = said
     assert name == "epoch-ends-told"

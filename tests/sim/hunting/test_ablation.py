@@ -5,7 +5,7 @@ import json
 import pytest
 from raftlog_sim.__main__ import main
 from raftlog_sim.hunting import ablation
-from raftlog_sim.hunting.ablation import Found, without
+from raftlog_sim.hunting.ablation import AblationResult, without
 from raftlog_sim.hunting.mutation import Hunt
 from raftlog_sim.playing.simulation import simulate
 from raftlog_sim.schedules.drawing import draw_schedule
@@ -45,7 +45,7 @@ def test_seeds_that_a_kind_does_not_change_are_played_once(monkeypatch):
     gaps = dict(draw_options(2).fault_gaps_ms)
     off = next(name for name in FAULTS if not gaps[name])
     plan, known = Hunt(budget=1, first=2), {}
-    nothing = Found("", None, "", 1, 0, out_of_time=False)
+    nothing = AblationResult("", None, "", 1, 0, out_of_time=False)
     for kind, changed, runs in (("", 0, 1), (off, 0, 1), ("crash", 1, 2), ("", 0, 2)):
         found, known = ablation._hunt_here("4", plan, kind, known)
         assert found == nothing._replace(without=kind, changed=changed)
@@ -85,12 +85,12 @@ def hunted(monkeypatch, *found):
 def test_only_what_changed_something_is_told_one_by_one(monkeypatch, capsys):
     asked = hunted(
         monkeypatch,
-        Found("", 7, "liveness", 7, 0, out_of_time=False),
-        Found("crash", 7, "liveness", 7, 3, out_of_time=False),
-        Found("power", 9, "order", 9, 4, out_of_time=False),
-        Found("all", 7, "liveness", 7, 0, out_of_time=False),
-        Found("partition", None, "", 40, 20, out_of_time=False),
-        Found("reset", None, "", 1, 1, out_of_time=True),
+        AblationResult("", 7, "liveness", 7, 0, out_of_time=False),
+        AblationResult("crash", 7, "liveness", 7, 3, out_of_time=False),
+        AblationResult("power", 9, "order", 9, 4, out_of_time=False),
+        AblationResult("all", 7, "liveness", 7, 0, out_of_time=False),
+        AblationResult("partition", None, "", 40, 20, out_of_time=False),
+        AblationResult("reset", None, "", 1, 1, out_of_time=True),
     )
     assert main(["mutants", "4", "--ablate", "--budget", "40"]) == 0
     assert asked == list(FAULTS)
@@ -105,7 +105,7 @@ def test_only_what_changed_something_is_told_one_by_one(monkeypatch, capsys):
 
 
 def test_a_mutant_that_no_seed_catches_fails_the_command(monkeypatch, capsys):
-    hunted(monkeypatch, Found("", None, "", 40, 0, out_of_time=False))
+    hunted(monkeypatch, AblationResult("", None, "", 40, 0, out_of_time=False))
     assert main(["mutants", "4", "--without", "crash"]) == 1
     assert capsys.readouterr().out == (
         "4    old-term-committed-by-count              nothing in 40 seeds\n"
@@ -117,7 +117,7 @@ def test_when_nothing_fails_with_all_kinds_none_is_left_out(monkeypatch):
 
     def here(number, plan, kind, known):
         asked.append(kind)
-        return Found(kind, None, "", plan.budget, 0, out_of_time=False), known
+        return AblationResult(kind, None, "", plan.budget, 0, out_of_time=False), known
 
     monkeypatch.setattr(ablation, "_hunt_here", here)
     monkeypatch.setattr(ablation, "own_process", _Here)

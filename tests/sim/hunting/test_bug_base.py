@@ -20,7 +20,7 @@ from raftlog_sim.hunting.bug_base import (
     name_of,
 )
 from raftlog_sim.hunting.bug_story import _worded
-from raftlog_sim.hunting.workers import Workers
+from raftlog_sim.hunting.workers import SeedWorkers
 from raftlog_sim.playing.cases import load
 from raftlog_sim.playing.run_folder import Circumstances
 from raftlog_sim.playing.seeds import drawn
@@ -155,7 +155,7 @@ def test_a_seed_whose_process_died_is_filed_and_not_run(tmp_path, monkeypatch):
 
         yield next(iter(calls)), Lost("worker-died: the process was ended by SIGKILL")
 
-    monkeypatch.setattr(Workers, "answers", rows)
+    monkeypatch.setattr(SeedWorkers, "answers", rows)
     assert main(["sweep", "--seeds", "7..7", "--jobs", "2", "--bugs", "bugs"]) == 1
     folder = Path("bugs/worker-died-7")
     assert {path.name for path in folder.iterdir()} == {

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from raftlog_sim.hunting.workers import AHEAD, CALLS_A_WORKER, DEATHS_MAX, Lost, Workers
+from raftlog_sim.hunting.workers import AHEAD, CALLS_A_WORKER, DEATHS_MAX, Lost, SeedWorkers
 
 from raftlog.base.errors import OperatingError
 
@@ -41,7 +41,7 @@ def nothing():
 
 
 def workers_of(jobs=2, **more):
-    return Workers(
+    return SeedWorkers(
         **{"jobs": jobs, "play": played, "prepare": nothing, "may_go_on": lambda: True, **more}
     )
 

@@ -9,7 +9,7 @@ from raftlog_sim.incidents.incident_replay import Replay
 from raftlog_sim.incidents.recordings import (
     KNOWN,
     RecordedBoot,
-    Recordings,
+    SimRecordings,
     complaint,
     recording_of,
 )
@@ -53,7 +53,7 @@ UNUSED = {"ReadDone"}  # no handler asks for a Read: cold reads are jobs
 @cache
 def run_of(*, recorded: bool) -> tuple[Run, str]:
     schedule = read("every kind", EVERY_KIND).case.schedule
-    world = World(SEED, recordings=Recordings() if recorded else None)
+    world = World(SEED, recordings=SimRecordings() if recorded else None)
     shape(world, schedule)
     run = Run(schedule, world=world)
     failure = run.play()
@@ -63,7 +63,7 @@ def run_of(*, recorded: bool) -> tuple[Run, str]:
     return run, failure
 
 
-def recordings() -> Recordings:
+def recordings() -> SimRecordings:
     run, failure = run_of(recorded=True)
     assert failure == ""
     return run.world.recordings
@@ -217,7 +217,7 @@ def test_a_changed_byte_is_corrupt_data():
 
 
 def one_broker() -> tuple[World, RecordedBoot]:
-    world = World(1, recordings=Recordings())
+    world = World(1, recordings=SimRecordings())
     world.found(1)
     world.run_for(seconds(1))
     return world, world.recordings.boots[0]
@@ -253,7 +253,7 @@ def test_what_cannot_be_recorded_ends_the_recording_and_not_the_turn():
 
 
 def test_a_full_recording_ends():
-    world = World(1, recordings=Recordings())
+    world = World(1, recordings=SimRecordings())
     world.found(1)
     boot = world.recordings.boots[0]
     boot.recorder._bytes_max = len(boot.rows) + 1000

@@ -11,7 +11,7 @@ from raftlog_sim.base.violation import Violation
 from raftlog_sim.checks.invariants import Invariants
 from raftlog_sim.playing.simulation import simulate
 from raftlog_sim.schedules.options import DOSES, FAULTS, WIDE, WIDE_ONLY, draw_options
-from raftlog_sim.workloads.workload import Workload
+from raftlog_sim.workloads.workload import SimWorkload
 
 ROOT = Path(__file__).resolve().parents[3]
 ON_STREAMS = {
@@ -86,7 +86,7 @@ def test_a_last_reader_that_is_told_nothing_gives_up(monkeypatch):
     def empty(workload, process, partition, offset, then):
         workload.world.after(1_000_000_000, then, partition, None)
 
-    monkeypatch.setattr(Workload, "fetch", empty)
+    monkeypatch.setattr(SimWorkload, "fetch", empty)
     result = simulate(short(2, "calm"))
     assert result.failure == "liveness: partition 0 cannot be read beyond 0"
 

@@ -28,7 +28,7 @@ from raftlog_sim.schedules.schedule import Schedule, schedule_from_text, step
 from raftlog_sim.schedules.step_kinds import OF_MEMBERS
 from raftlog_sim.shell.trio_run import TrioWorld
 from raftlog_sim.shell.trio_world import TrioNode
-from raftlog_sim.workloads.workload import Workload
+from raftlog_sim.workloads.workload import SimWorkload
 
 from raftlog.base import buggify
 from raftlog.runtime.network.framing import FrameReceiver
@@ -294,7 +294,7 @@ def test_seeds_with_many_faults_pass(seed):
 
 def test_what_goes_wrong_in_a_turn_is_the_failure_of_the_run(monkeypatch):
     """Whichever task has run the turn; and nothing of the run is left behind."""
-    after_turn, start, turns = Invariants.after_turn, Workload.start, []
+    after_turn, start, turns = Invariants.after_turn, SimWorkload.start, []
 
     def started(self):
         start(self)
@@ -307,7 +307,7 @@ def test_what_goes_wrong_in_a_turn_is_the_failure_of_the_run(monkeypatch):
             raise Violation("order", "planted")
         after_turn(self, node, events, effects)
 
-    monkeypatch.setattr(Workload, "start", started)
+    monkeypatch.setattr(SimWorkload, "start", started)
     monkeypatch.setattr(Invariants, "after_turn", violated)
     result = simulate(calm(1, buggify=True))
     assert (result.failure, result.phase) == ("order: planted", "safety")

@@ -6,7 +6,7 @@ from collections import Counter
 
 import attrs
 import pytest
-from raftlog_sim.commands.tally import Tally
+from raftlog_sim.commands.tally import SweepTally
 from raftlog_sim.playing.simulation import Run, simulate
 from raftlog_sim.schedules.drawing import draw_schedule
 from raftlog_sim.schedules.options import SimOptions
@@ -229,7 +229,7 @@ def test_half_of_the_power_failures_under_load_find_something_pending():
 
 def test_a_sweep_tells_what_power_found():
     """The story: a hundred power failures were drawn, and none found a pending byte."""
-    tally = Tally(of_brokers=True, seeds=2)
+    tally = SweepTally(of_brokers=True, seeds=2)
     assert tally.power_told == ""
     tally.probes["power-failed-under-a-process"] = 6
     tally.probes["power-failed-before-a-sync"] = 4
