@@ -1,5 +1,7 @@
 """One link per pair, whoever dials, and the same one at both ends."""
 
+import socket
+
 import pytest
 import trio
 import trio.testing
@@ -251,6 +253,39 @@ async def test_no_memory_for_a_frame_ends_the_session():
         assert any("no memory for a frame" in str(event.fields) for event in two.tracer.events)
         await one.linked(times=2)
         nursery.cancel_scope.cancel()
+
+
+class KeepingNetwork(TcpNetwork):
+    """Keeps the streams that it opens, so that only a close closes them."""
+
+    def __init__(self) -> None:
+        self.opened: list = []
+        self.first = trio.Event()
+
+    async def connect(self, host: str, port: int):
+        stream = await super().connect(host, port)
+        self.opened.append(stream)
+        self.first.set()
+        return stream
+
+
+async def test_a_broker_that_ends_during_a_handshake_closes_its_stream():
+    """Regression: the stream was left to the garbage collector."""
+    network = KeepingNetwork()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        async with trio.open_nursery() as nursery:
+            one = End(1, nursery)
+            one.links.network = network
+            one.links.keep((PeerAddress(NodeId(2), *silent.getsockname()),))
+            with trio.fail_after(20):
+                await network.first.wait()
+                await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        accepted, _ = silent.accept()
+        with accepted:
+            accepted.settimeout(20)
+            while accepted.recv(4096):  # its hello, then the end
+                continue
 
 
 def agreed(dialled_by: int, boot: int = 1) -> Agreed:

@@ -191,6 +191,9 @@ class PeerLinks:
                 self._trouble(address.node, f"handshake failed: {error}", _text(address))
                 stream.close()
                 return False
+            except BaseException:
+                stream.close()  # the broker ends during the handshake
+                raise
             else:
                 if agreed is None:
                     stream.close()
