@@ -37,6 +37,15 @@ def links(text: str) -> list[str]:
     return [target for _, line in lines_outside_code(text) for target in LINK.findall(line)]
 
 
+STATUS = re.compile(r"\*\*Status\.\*\* (Accepted\.|Superseded by \[\d{4}\]\(\d{4}-[a-z-]+\.md\))")
+
+
+def has_status(text: str) -> bool:
+    """Whether a decision says below its title that it stands, or which page replaced it."""
+    _, _, below = text.partition("\n\n")
+    return STATUS.match(below) is not None
+
+
 def documents() -> list[str]:
     """All Markdown files."""
     return [path for path in paths() if path.endswith(".md")]
@@ -92,3 +101,22 @@ def test_what_is_allowed_stays_silent(text: str):
 def test_links_are_found():
     text = "[a](b.md) [c](d/e.md#f) [g](https://x.org) [h](#here)\n```\n[i](j.md)\n```"
     assert links(text) == ["b.md", "d/e.md"]
+
+
+def test_every_decision_begins_with_its_status():
+    decisions = [path for path in documents() if re.match(r"docs/decisions/\d{4}-", path)]
+    assert [path for path in decisions if not has_status(text_of(path) or "")] == []
+    assert len(decisions) > 50
+
+
+@pytest.mark.parametrize(
+    ("below", "known"),
+    [
+        ("**Status.** Accepted.", True),
+        ("**Status.** Superseded by [0062](0062-groups.md): served.", True),
+        ("**Status.** Superseded by 0062.", False),
+        ("**Context.** No status.", False),
+    ],
+)
+def test_a_status_is_read(below: str, known: bool):
+    assert has_status(f"# 0001: a choice\n\n{below}\n") is known
