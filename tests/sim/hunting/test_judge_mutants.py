@@ -10,7 +10,7 @@ from raftlog_sim.hunting import mutation
 
 from tests.tidy.tree import ROOT
 
-PAGE = ROOT / "docs" / "guides" / "simulate_mutants.md"
+PAGE = ROOT / "docs" / "campaigns" / "planted_bugs.md"
 SCORE = ROOT / "sim" / "mutants" / "score.json"
 FAILED_COMPARE_THAT_MATCHES = """INFO  jepsen.util - 0\t:invoke\t:write\t3
 INFO  jepsen.util - 0\t:ok\t:write\t3
