@@ -173,5 +173,6 @@ _FAULTS: Final[dict[str, tuple[str, str, dict[str, str]]]] = {
     "crash-new": ("crash", "node", {}),
     "power-new": ("power", "node", {"keep": "none"}),
     "cut-new": ("partition", "side", {"how": "silent"}),
+    "relay": ("relay", "sender", {"receiver": "all", "what": "any", "one_in": "1"}),
 }
 _STRIKES: Final = process_faults.STRIKES | network_faults.STRIKES

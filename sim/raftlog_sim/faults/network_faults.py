@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from raftlog_sim.faults.nemesis import SimNemesis
 
 REPLAY_MS_MAX: Final = 2_000
+LIE_MS_MAX: Final = 1_000
 _MESSAGES: Final[dict[str, tuple[type, ...]]] = {
     "appends": (Append, Install),
     "acks": (AppendReply, AppendRefused, InstallReply),
@@ -196,7 +197,6 @@ def _relay(nemesis: "SimNemesis", step: Step) -> bool:
         draws = nemesis.world.stream(f"relay/{sender}/{receiver}/{now}")
         strike = Strike(str(step.argument("what")), max(1, int(step.argument("one_in"))), draws)
         network.pipe(sender, receiver).strike = strike
-        network.relayed = True
     if pipes:
         nemesis.later(step, _unrelayed, nemesis, pipes)
     return bool(pipes)
@@ -205,6 +205,35 @@ def _relay(nemesis: "SimNemesis", step: Step) -> bool:
 def _unrelayed(nemesis: "SimNemesis", pipes: list[PairKey]) -> None:
     for sender, receiver in pipes:
         nemesis.world.network.pipe(sender, receiver).strike = None
+
+
+def _divert(nemesis: "SimNemesis", step: Step) -> bool:
+    """Brokers that dial one node reach another, until the step ends."""
+    network = nemesis.world.network
+    if network.order is None:
+        return False
+    to = nemesis.numbers(step, "to")[:1]
+    nodes = [each for each in nemesis.numbers(step, "node") if to and each != to[0]]
+    network.diverted.update(dict.fromkeys(nodes, *to))
+    if nodes:
+        nemesis.later(step, _undiverted, nemesis, nodes)
+    return bool(nodes)
+
+
+def _undiverted(nemesis: "SimNemesis", nodes: list[NodeId]) -> None:
+    for node in nodes:
+        nemesis.world.network.diverted.pop(node, None)
+
+
+def _lie(nemesis: "SimNemesis", step: Step) -> bool:
+    """A peer lies in its handshake, and stays until the step ends if it is let in."""
+    if nemesis.world.network.order is None:
+        return False
+    nodes, peers = nemesis.numbers(step, "node"), nemesis.numbers(step, "peer")
+    what, lasts_ns = str(step.argument("what")), millis(step.for_ms or LIE_MS_MAX)
+    pairs = [(node, peer) for node in nodes for peer in peers if node != peer]
+    told = [nemesis.world.lie(*pair, what, lasts_ns) for pair in pairs]
+    return any(told)
 
 
 STRIKES: Final[dict[str, Callable[["SimNemesis", Step], bool]]] = {
@@ -221,6 +250,8 @@ STRIKES: Final[dict[str, Callable[["SimNemesis", Step], bool]]] = {
     "replay-any": _replay_any,
     "slow-link": _slow_link,
     "relay": _relay,
+    "divert": _divert,
+    "lie": _lie,
 }
 
 

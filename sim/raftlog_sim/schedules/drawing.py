@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from raftlog_sim.base.streams import Stream
-from raftlog_sim.schedules import drawing_admin, drawing_disks, drawing_groups
+from raftlog_sim.schedules import drawing_admin, drawing_disks, drawing_groups, drawing_links
 from raftlog_sim.schedules.drawing_brokers import brokers_come_and_go
 from raftlog_sim.schedules.drawing_moments import at_moments
 from raftlog_sim.schedules.drawing_targets import KEEPS, draw_node, draw_pair, draw_side
@@ -55,6 +55,8 @@ def draw_client_steps(options: SimOptions) -> Iterator[Step]:
 def draw_fault_steps(options: SimOptions) -> Iterator[Step]:
     """What every kind of faults does that is on."""
     yield from drawing_groups.draw_group_faults(options)
+    if options.trio and options.profile != "calm":
+        yield from drawing_links.links_are_struck(options)
     for source, gap_ms in options.fault_gaps_ms:
         if gap_ms:
             yield from _faults(options, source, gap_ms)

@@ -12,12 +12,12 @@ from typing import Any, Final, final
 import attrs
 
 from raftlog.base.units import NANOS_PER_SECOND
-from raftlog_sim.schedules.options import NOT_ON_STREAMS, VARIED, WIDE, WIDE_ONLY
-from raftlog_sim.schedules.step_kinds import DEMANDS, KINDS, OUTSIDE_ATLAS, is_fault
+from raftlog_sim.schedules.options import GROUPS, NOT_ON_STREAMS, VARIED, WIDE, WIDE_ONLY
+from raftlog_sim.schedules.step_kinds import DEMANDS, KINDS, OF_LINKS, OUTSIDE_ATLAS, is_fault
 
 NEAR_NS: Final = 2 * NANOS_PER_SECOND
 """Within so much simulated time of each other: an election or two, or a boot."""
-OF_SCENARIOS: Final = ("elect", "relay", *OUTSIDE_ATLAS)
+OF_SCENARIOS: Final = ("elect", *OUTSIDE_ATLAS)
 """Steps that seeds draw of no profile but varied."""
 _HARMLESS: Final = ("image", "remember", *DEMANDS)
 """Copies that are put aside for what strikes later, and what only looks."""
@@ -64,6 +64,7 @@ def drawable(profile: str) -> list[str]:
         left_out = (*OF_SCENARIOS, *_HARMLESS)
         left_out += () if profile == WIDE else (*WIDE_ONLY, *_OF_WIDE_MOVES)
     left_out += NOT_ON_STREAMS if profile == "trio" else ()
+    left_out += OF_LINKS if profile == GROUPS else ()
     return sorted(kind for kind in KINDS if is_fault(kind) and kind not in left_out)
 
 

@@ -29,7 +29,11 @@ _MOMENTS: Final = "joins|generation|syncs|assignment|commits|stable"
 _WHEN: Final = (
     "membership|learner|caught-up|joint|final|transfer|marker|install|roll|lease|level|controllers"
 )
-_WHAT: Final = "crash|power|pause|stall|cut|deaf|mute|cut-old|crash-new|power-new|cut-new|cancel"
+_WHAT: Final = (
+    "crash|power|pause|stall|cut|deaf|mute|cut-old|crash-new|power-new|cut-new|cancel|relay"
+)
+_RELAYS: Final = "flip|damage|repeat|drop|swap|cut|truncate|reflect|old|any"
+_LIES: Final = "other-cluster|other-directory|old-life|old-handshake"
 _IMPOSTORS: Final = "generations|strangers|joins|twice|left|deleter|vanished-leader|traveller"
 KINDS: Final = {
     "crash": Kind(
@@ -91,9 +95,18 @@ KINDS: Final = {
         "one that has ended, arrives again under that session, every so many ms; in wide seeds",
     ),
     "relay": Kind(
-        (("sender", "nodes"), ("receiver", "nodes"),
-         ("what", "flip|damage|repeat|drop|swap|cut|reflect|any"), ("one_in", "small")), True,
-        "nemesis", "in trio mode: a relay without the secret strikes frames between brokers",
+        (("sender", "nodes"), ("receiver", "nodes"), ("what", _RELAYS), ("one_in", "small")), True,
+        "nemesis", "in trio mode: a relay without the secret strikes one in so many frames between "
+        "brokers, each session once",
+    ),
+    "divert": Kind(
+        (("node", "nodes"), ("to", "nodes")), True, "nemesis",
+        "in trio mode: brokers that dial this node reach the other one",
+    ),
+    "lie": Kind(
+        (("node", "nodes"), ("peer", "nodes"), ("what", _LIES)), True, "nemesis",
+        "in trio mode: a process dials a broker and says in its handshake that it is a peer, of "
+        "another cluster, with another directory, in an earlier life, or as it was said before",
     ),
     "slow-link": Kind(
         (("sender", "nodes"), ("receiver", "nodes"), ("ms", "small")), True, "nemesis",
@@ -333,6 +346,8 @@ CHURN: Final = ("reassign", "create-topic", "grow-topic")
 """Kinds that place replicas anew."""
 OUTSIDE_ATLAS: Final = ("lying-sync", "rot-everywhere", "empty-disk")
 """Kinds that no protocol survives: for scenarios that are about them."""
+OF_LINKS: Final = ("relay", "divert", "lie")
+"""Kinds that strike byte streams between brokers, in trio mode."""
 OF_MEMBERS: Final = ("consume", "commit", "die", "committed", "impostor")
 """Kinds of members of groups, and of who would be one."""
 DEMANDS: Final = ("must-be-led",)

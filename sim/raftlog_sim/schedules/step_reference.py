@@ -23,6 +23,8 @@ EXAMPLES: Final = {
     "replay": "500 replay sender=leader:0 receiver=n2 ms=20 for 500",
     "replay-any": "500 replay-any sender=n1 receiver=n2 of=ended ms=20 for 500",
     "relay": "500 relay sender=leader:0 receiver=n2 what=damage one_in=20 for 400",
+    "divert": "500 divert node=n2 to=n3 for 300",
+    "lie": "500 lie node=n1 peer=n2 what=old-life for 200",
     "slow-link": "500 slow-link sender=n1 receiver=n2+n3 ms=40 for 1000",
     "pause": "500 pause node=leader:0 for 700",
     "late-turn": "500 late-turn node=n1 ms=50 for 500",

@@ -18,13 +18,18 @@ import attrs
 import trio
 
 from raftlog.base.ids import NodeId
+from raftlog.base.probes import probe
 from raftlog.base.units import NANOS_PER_SECOND
 from raftlog_sim.shell.trio_streams import Direction, Pace, ReadFile, SimStream, TrioPipe
+from raftlog_sim.world.link_checks import LinkChecks
 from raftlog_sim.world.network import PairKey, SimCut
-from raftlog_sim.world.relay import LinkChecks, Tap
+from raftlog_sim.world.relay import Tap
+from raftlog_sim.world.world import PEER_PORT
 
 CLIENTS: Final = NodeId(0)
 """The machine that all clients run on."""
+LIARS: Final = NodeId(1 << 31)
+"""The machine that lying peers run on."""
 CONNECT_SECONDS: Final = 10.0
 """How long somebody who hears nothing tries to connect."""
 BACKLOG: Final = 512
@@ -137,9 +142,11 @@ class Hub:
     frames_read: int = 0
     """Messages are judged by who reads them: a peer link that cannot breaks, and is traced."""
     order: LinkChecks | None = None
-    """Judges links of a run in which a relay strikes."""
-    relayed: bool = False
-    """A relay has begun to strike frames."""
+    """Judges links of a run in which a relay strikes or a peer lies."""
+    diverted: dict[NodeId, NodeId] = attrs.Factory(dict)
+    """Who answers brokers in the place of another one."""
+    _taps: dict[PairKey, Tap] = attrs.Factory(dict)
+    """The newest of each direction."""
     _listeners: dict[tuple[str, int], SimListening] = attrs.Factory(dict)
     _directions: dict[PairKey, Direction] = attrs.Factory(dict)
     _streams: dict[PairKey, list[SimStream]] = attrs.Factory(dict)
@@ -166,6 +173,10 @@ class Hub:
     async def connect(self, process: ProcessNetwork, host: str, port: int) -> SimStream:
         """Connect, or an OSError after a while."""
         target = NodeId(int(host.removeprefix("n")))
+        diverted = self.diverted.get(target, process.machine)
+        if port == PEER_PORT and diverted not in (target, process.machine):
+            probe("dial-diverted")
+            target, host = diverted, f"n{diverted}"
         self._dialled += 1
         pace = self.pace
         draws = pace.times.stream(f"wire/{process.machine}/{target}/{port}/{self._dialled}")
@@ -185,8 +196,9 @@ class Hub:
         size = max(1, self.buffer_bytes >> draws.below(3))
         out = TrioPipe(pace, there, draws.fork("out"), size)
         answer = TrioPipe(pace, back, draws.fork("in"), size)
-        if self.order is not None and CLIENTS not in (process.machine, target):
-            out.tap, answer.tap = Tap(from_dialler=True), Tap(from_dialler=False)
+        if self.order is not None and process.machine not in (CLIENTS, LIARS):
+            out.tap = self._tap((process.machine, target), self.order, from_dialler=True)
+            answer.tap = self._tap((target, process.machine), self.order, from_dialler=False)
             out.tap.other, answer.tap.other = answer.tap, out.tap
         mine, theirs = SimStream(answer, out), SimStream(out, answer)
         mine.peer, theirs.peer = theirs, mine
@@ -197,6 +209,13 @@ class Hub:
         self.processes[host, port].owns(theirs)
         listening.offer(theirs, f"n{process.machine}:{40_000 + self._dialled}")
         return mine
+
+    def _tap(self, ends: PairKey, judge: LinkChecks, *, from_dialler: bool) -> Tap:
+        """A relay for one direction; it knows what an earlier one carried."""
+        last = self._taps.get(ends)
+        old = () if last is None else last.kept or last.old
+        tap = self._taps[ends] = Tap(from_dialler, ends, judge, old)
+        return tap
 
     def _remember(self, pair: PairKey, stream: SimStream) -> None:
         known = [each for each in self._streams.get(pair, ()) if each.stands]
@@ -267,6 +286,7 @@ class Hub:
     def heal(self) -> None:
         """Everybody can reach everybody again, without delay."""
         self.cut.clear()
+        self.diverted.clear()
         for direction in self._directions.values():
             direction.holds = direction.extra_ns = 0
             direction.strike = None

@@ -25,19 +25,21 @@ from raftlog_sim.base.streams import Stream
 from raftlog_sim.base.violation import Violation
 from raftlog_sim.checks.onlooker import Onlooker
 from raftlog_sim.schedules.options import SimOptions
-from raftlog_sim.schedules.schedule import Schedule
+from raftlog_sim.schedules.schedule import Schedule, Step
+from raftlog_sim.schedules.step_kinds import OF_LINKS
 from raftlog_sim.shell import trio_clock
 from raftlog_sim.shell.trio_consumer import TrioConsumer
 from raftlog_sim.shell.trio_flood import Flood
+from raftlog_sim.shell.trio_liar import Liar, fields_of_a_lie
 from raftlog_sim.shell.trio_machine import first_of
-from raftlog_sim.shell.trio_network import CLIENTS, Hub, ProcessNetwork
+from raftlog_sim.shell.trio_network import CLIENTS, LIARS, Hub, ProcessNetwork
 from raftlog_sim.shell.trio_streams import ClientEnd, Pace
 from raftlog_sim.shell.trio_world import TrioClient, TrioNode
 from raftlog_sim.workloads.callers import client_options
 from raftlog_sim.workloads.workload import SimWorkload
 from raftlog_sim.world.disk import SimulatedDisk
 from raftlog_sim.world.faces import Action
-from raftlog_sim.world.relay import LinkChecks
+from raftlog_sim.world.link_checks import LinkChecks
 from raftlog_sim.world.world import (
     Configure,
     World,
@@ -69,10 +71,19 @@ class _Ears:
         """Pass it on."""
         if event.name == "peer-trouble":
             why = str(dict(event.fields).get("why"))
-            relayed = self._world.network.relayed  # then it is right that links end
-            if "bad frame" in why and "stream ended" not in why and not relayed:
-                self._world.fail(Violation("peer-protocol", f"{event.where} {why}"))
+            if "bad frame" in why and "stream ended" not in why:
+                self._damaged(f"{event.where} {why}")
         self._tracer.emit(event)
+
+    def _damaged(self, what: str) -> None:
+        """It is right that links end which a relay strikes."""
+        order = self._world.network.order
+        try:
+            if order is None:
+                raise Violation("peer-protocol", what)
+            order.frame_did_not_open()
+        except Violation as error:
+            self._world.fail(error)
 
 
 @final
@@ -107,6 +118,8 @@ class TrioWorld:
         self._segment_bytes = options.segment_bytes
         self._floods = 0
         self._clients = ProcessNetwork(self.network, CLIENTS)
+        self._liars = ProcessNetwork(self.network, LIARS)
+        self._lies = 0
         self._heap: list[tuple[int, int, Action, tuple[Any, ...]]] = []
         self._scheduled = 0
         self._sooner = trio.Event()
@@ -215,6 +228,17 @@ class TrioWorld:
             flood = Flood(self, number, count, deaf_ns, draws.fork(str(each)))
             self.start(flood.run, f"flood {self._floods}.{each}")
 
+    def lie(self, number: NodeId, peer: NodeId, what: str, lasts_ns: int) -> bool:
+        """Somebody dials a broker as its peer `peer`; whether there is something to say."""
+        assert self.network.order is not None, "links are not judged"
+        self._lies += 1
+        draws = self.stream(f"lie/{self._lies}")
+        lie = fields_of_a_lie(self.network.order, number, peer, what, draws)
+        if lie is not None:
+            liar = Liar(self, self._liars, number, lie, lasts_ns, draws)
+            self.start(liar.run, f"liar {self._lies}")
+        return lie is not None
+
     async def connect_client(self, host: str, port: int) -> ClientEnd:
         """For clients."""
         return ClientEnd(await self._clients.connect(host, port))
@@ -240,6 +264,11 @@ class Playing(Protocol):
 R = TypeVar("R", bound=Playing)
 
 
+def _strikes_links(step: Step) -> bool:
+    """Whether a relay or a lying peer comes with this step."""
+    return step.kind in OF_LINKS or (step.kind == "at-moment" and step.argument("what") == "relay")
+
+
 def play(
     schedule: Schedule,
     begin: Callable[[World], R],
@@ -251,7 +280,7 @@ def play(
     and its failure. The nodes keep what they had in memory, to be looked at. `begun` hears of the
     run before its first turn."""
     world = TrioWorld(schedule.options, tracer or NoTracer())
-    if any(step.kind == "relay" for step in schedule.steps):
+    if any(_strikes_links(step) for step in schedule.steps):
         world.network.order = LinkChecks()
     runs: list[R] = []
 

@@ -78,6 +78,8 @@ class TrioPipe:
     reset: Callable[[], None] | None = None
     tap: Tap | None = None
     """A relay between two brokers."""
+    received: int = 0
+    """Bytes that the reader has received."""
     _inbox: bytearray = attrs.Factory(bytearray)
     _held: deque[bytes] = attrs.Factory(deque)
     _last: int = 0
@@ -138,12 +140,16 @@ class TrioPipe:
 
     def receive(self, view: memoryview) -> int:
         """Give what has arrived, or a part of it; 0 when nothing is there."""
+        tap = self.tap
+        if tap is not None and tap.fatal and self.received >= tap.fatal:
+            tap.judge.reads_on(tap.ends)
         size = min(len(view), len(self._inbox))
         if size > 1 and self.draws.chance(1, _ODD_ONE_IN):
             size = self.draws.between(1, size)
         view[:size] = self._inbox[:size]
         del self._inbox[:size]
         self.used -= size
+        self.received += size
         if size:
             self._writable.set()
         return size

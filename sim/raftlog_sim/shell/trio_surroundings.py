@@ -1,7 +1,7 @@
 """The world of trio mode as its nodes and clients see it."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from raftlog.base.ports import Tracer
 from raftlog_sim.base.streams import Stream
@@ -11,6 +11,8 @@ from raftlog_sim.shell.trio_network import Hub
 from raftlog_sim.shell.trio_streams import ClientEnd
 from raftlog_sim.world.faces import Action
 from raftlog_sim.world.node import Observer
+
+SECRET: Final = b"a secret of simulated brokers, long enough"
 
 
 class Surroundings(Protocol):

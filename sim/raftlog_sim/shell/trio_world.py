@@ -47,14 +47,13 @@ from raftlog_sim.shell.trio_machine import (
     first_of,
 )
 from raftlog_sim.shell.trio_network import CLIENTS, ProcessNetwork
-from raftlog_sim.shell.trio_surroundings import Surroundings
+from raftlog_sim.shell.trio_surroundings import SECRET, Surroundings
 from raftlog_sim.world.clock import WALL_START_MS, MachineClock, NodeClock
 from raftlog_sim.world.disk import Keep, SimulatedDisk
 from raftlog_sim.world.disk_work import RESTART_NS
 from raftlog_sim.world.releases import RELEASES
 from raftlog_sim.world.world import PEER_PORT
 
-SECRET: Final = b"a secret of simulated brokers, long enough"
 CONNECTIONS_MAX: Final = 64
 DATA_DIR: Final = "/no/such/place"
 """Whoever takes it for a real path finds nothing there."""

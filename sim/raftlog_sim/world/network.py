@@ -36,7 +36,8 @@ from raftlog_sim.base.streams import Stream
 from raftlog_sim.base.violation import Violation
 from raftlog_sim.world.carried import Carried
 from raftlog_sim.world.faces import SimNode, SimWorld
-from raftlog_sim.world.relay import LinkChecks, Strike
+from raftlog_sim.world.link_checks import LinkChecks
+from raftlog_sim.world.relay import Strike
 
 DIAL_NS: Final = millis(1)
 LATENCY_NS: Final = 100 * NANOS_PER_MICRO
@@ -131,8 +132,9 @@ class HeapNetwork:
     half_open: dict[PairKey, SessionId] = attrs.Factory(dict)
     """Half-open sessions, by (node that still believes in the session, node that is gone)."""
     order: LinkChecks | None = None
-    relayed: bool = False
-    """Whether a relay drops and repeats frames. `order` and this are for networks of streams."""
+    """For networks of streams only."""
+    diverted: dict[NodeId, NodeId] = attrs.Factory(dict)
+    """The broker that answers in the place of another; for networks of streams only."""
     _dialling: dict[PairKey, None] = attrs.Factory(dict)
     _sessions: int = 0
 

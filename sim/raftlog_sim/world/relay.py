@@ -1,4 +1,4 @@
-"""A relay between brokers that damages sealed frames without knowing the brokers' secret.
+"""A relay between brokers that strikes sealed frames without knowing the brokers' secret.
 
 Each direction of a connection between brokers goes through a `Tap`. It cuts the bytes into the
 handshake's messages, which it lets pass, and frames. A frame in `one_in` is struck:
@@ -9,32 +9,33 @@ handshake's messages, which it lets pass, and frames. A frame in `one_in` is str
     drop       it does not come
     swap       it comes behind the next one
     cut        its end is missing; length and CRC are made right
+    truncate   its end is missing, and the next bytes stand in the place of that
     reflect    it comes back to its sender, and does not reach its receiver
+    old        a frame of an earlier session, of the same number, comes in its place
 
-`LinkChecks` judges the result: a broker hears on a link only messages that its peer sent on it, and
-each once. It does not judge their order, since a driver may delay messages for which no client
-waits. The tests of `raftlog.seal` prove the order of frames.
+A session is struck once, for then it must end: `LinkChecks` judges that and all that is heard. A
+session that is not sealed is never struck.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from struct import Struct
-from typing import Any, Final, final
+from typing import Final, final
 
 import attrs
 
 from raftlog.base.checksum import crc32c
-from raftlog.base.ids import NodeId, SessionId
-from raftlog.broker.events import Effects, Event, PeerMessages
-from raftlog.broker.peer_codec import PROTOCOL_MAX, PROTOCOLS
+from raftlog.base.probes import probe
+from raftlog.seal.handshake import MAGIC
 from raftlog_sim.base.streams import Stream
-from raftlog_sim.base.violation import Violation
-from raftlog_sim.world.faces import SimNode
+from raftlog_sim.world.link_checks import Ends, LinkChecks
 
 HANDSHAKE: Final = {True: (40, 32, None), False: (72, None)}
 """Sizes in bytes of the handshake's messages, by whether they come from the dialler. None stands
 for a message that consists of a size, as many bytes, and a proof."""
-WAYS: Final = ("flip", "damage", "repeat", "drop", "swap", "cut", "reflect")
+WAYS: Final = ("flip", "damage", "repeat", "drop", "swap", "cut", "truncate", "reflect", "old")
+KEPT_FRAMES_MAX: Final = 256
+KEPT_BYTES_MAX: Final = 64 * 1024
+"""Of the first frames of each session, for `old`."""
 _PROOF_BYTES: Final = 32
 _SIZE: Final = Struct(">I")
 _HEAD: Final = Struct(">II")
@@ -43,119 +44,149 @@ _HEAD: Final = Struct(">II")
 @final
 @attrs.define(eq=False)
 class Strike:
-    """The harm that a relay does to one direction between two brokers. `struck` counts frames."""
+    """The harm that a relay does to one direction between two brokers."""
 
     way: str
     one_in: int
     draws: Stream
-    struck: int = 0
 
     def next_way(self) -> str:
         """Draw the harm for a frame; "" for none."""
         if not self.draws.chance(1, self.one_in):
             return ""
-        self.struck += 1
         return WAYS[self.draws.below(len(WAYS))] if self.way == "any" else self.way
 
 
 @final
 @attrs.define(eq=False)
 class Tap:
-    """One direction of a connection. `other` is its opposite direction."""
+    """One direction of a connection, `ends` are its sender and its receiver.
+
+    `given` counts the bytes for the reader. A reader that has received `fatal` of them, if that is
+    not 0, has met what does not open, and must not go on.
+    """
 
     from_dialler: bool
+    ends: Ends
+    judge: LinkChecks
+    old: Sequence[bytes] = ()
+    """The first frames of an earlier session in this direction."""
     other: "Tap | None" = None
+    """The opposite direction."""
+    given: int = 0
+    fatal: int = 0
+    kept: list[bytes] = attrs.Factory(list)
+    """The first frames of this session."""
+    _handshake: list[bytes] = attrs.Factory(list)
     _bytes: bytearray = attrs.Factory(bytearray)
-    _said: int = 0
-    """How many messages of the handshake have passed."""
+    _onward: list[bytes] = attrs.Factory(list)
+    _frames: int = 0
+    _kept_bytes: int = 0
+    _awry: bool = False
+    """The next frame that comes does not open."""
     _later: bytes = b""
     """A frame that comes behind the next one."""
     _reflected: bytes = b""
-    """Frames of the opposite direction that come back here."""
+    """A frame of the opposite direction that comes back here."""
 
     def take(self, data: bytes, strike: Strike | None) -> bytes:
         """Take the writer's bytes and return the bytes for the reader. Half a frame waits here."""
         self._bytes += data
-        onward = []
         while (size := self._size()) and len(self._bytes) >= size:
             unit = bytes(self._bytes[:size])
             del self._bytes[:size]
-            if self._said < len(HANDSHAKE[self.from_dialler]):
-                self._said += 1
-                onward.append(unit)
+            if len(self._handshake) < len(HANDSHAKE[self.from_dialler]):
+                self._pass_handshake(unit)
             else:
-                onward.append(self._struck(unit, strike))
-        back, self._reflected = self._reflected, b""
-        return b"".join(onward) + back
+                self._pass_frame(unit, strike)
+        if self._reflected:
+            back, self._reflected, self._awry = self._reflected, b"", True
+            self._give(back)
+        onward, self._onward = self._onward, []
+        return b"".join(onward)
 
     def _size(self) -> int:
         """Returns the bytes of the next message or frame; 0 until its length has come."""
-        sizes = HANDSHAKE[self.from_dialler]
-        fixed = sizes[self._said] if self._said < len(sizes) else None
+        sizes, said = HANDSHAKE[self.from_dialler], len(self._handshake)
+        fixed = sizes[said] if said < len(sizes) else None
         if fixed is not None:
             return fixed
         if len(self._bytes) < _SIZE.size:
             return 0
         size = int(_SIZE.unpack_from(self._bytes)[0]) + _SIZE.size
-        return size + (_PROOF_BYTES if self._said < len(sizes) else 0)
+        return size + (_PROOF_BYTES if said < len(sizes) else 0)
 
-    def _struck(self, frame: bytes, strike: Strike | None) -> bytes:
-        """Returns the bytes that the reader gets in the place of a frame."""
+    def _pass_handshake(self, unit: bytes) -> None:
+        self._handshake.append(unit)
+        self._give(unit)
+        if len(self._handshake) == len(HANDSHAKE[self.from_dialler]) and self._sealed:
+            self.judge.said(unit[_SIZE.size : -_PROOF_BYTES])
+            if self.from_dialler:
+                self.judge.openings[self.ends] = tuple(self._handshake)
+
+    @property
+    def _sealed(self) -> bool:
+        return self._handshake[0].startswith(MAGIC)
+
+    def _pass_frame(self, frame: bytes, strike: Strike | None) -> None:
+        """Hand on what the reader gets in the place of a frame."""
+        number, self._frames = self._frames, self._frames + 1
+        if len(self.kept) < KEPT_FRAMES_MAX and self._kept_bytes < KEPT_BYTES_MAX:
+            self.kept.append(frame)
+            self._kept_bytes += len(frame)
         later, self._later = self._later, b""
-        way = "" if strike is None else strike.next_way()
+        if strike is None or self.fatal or self._awry or not self._sealed:
+            self._give(frame)
+        else:
+            self._strike(strike.next_way(), frame, number)
+        if later:
+            self._give(later)
+
+    def _strike(self, way: str, frame: bytes, number: int) -> None:
+        if not way or (way == "old" and not self.old):
+            self._give(frame)
+            return
+        self._awry = True
         if way == "flip":
-            frame = _framed(frame[8:-1] + bytes([frame[-1] ^ 1]))
+            probe("relay-flipped")
+            self._give(_framed(frame[8:-1] + bytes([frame[-1] ^ 1])))
         elif way == "damage":
-            frame = frame[:-1] + bytes([frame[-1] ^ 1])
+            probe("relay-damaged")
+            self._give(frame[:-1] + bytes([frame[-1] ^ 1]))
         elif way == "cut":
-            frame = _framed(frame[8:-1])
+            probe("relay-cut")
+            self._give(_framed(frame[8:-1]))
+        elif way == "truncate":
+            probe("relay-truncated")
+            self.fatal, self._awry = self.given + len(frame), False
+            self._give(frame[: max(_HEAD.size, len(frame) // 2)])
         elif way == "repeat":
-            frame += frame
+            probe("relay-repeated")
+            self._awry = False
+            self._give(frame)
+            self._awry = True
+            self._give(frame)
         elif way == "swap":
-            self._later, frame = frame, b""
-        elif way == "reflect" and self.other is not None:
-            self.other._reflected += frame
-            frame = b""
-        elif way:
-            frame = b""
-        return frame + later
+            probe("relay-reordered")
+            self._later = frame
+        elif way == "reflect":
+            probe("relay-reflected")
+            assert self.other is not None, "a connection has two directions"
+            self.other._reflected = frame
+            self.judge.struck += 1  # both directions get what does not open
+        elif way == "old":
+            probe("relay-replayed")
+            self._give(self.old[min(number, len(self.old) - 1)])
+        else:
+            probe("relay-dropped")
+        self.judge.struck += 1
+
+    def _give(self, unit: bytes) -> None:
+        self._onward.append(unit)
+        self.given += len(unit)
+        if self._awry:
+            self.fatal, self._awry = self.fatal or self.given, False
 
 
 def _framed(sealed: bytes) -> bytes:
     return _HEAD.pack(len(sealed) + 4, crc32c(sealed)) + sealed
-
-
-@final
-@attrs.define(eq=False)
-class LinkChecks:
-    """Knows which messages were sent on each session and not heard yet.
-
-    Ended sessions stay: a broker may handle a session's last messages in the turn after it heard of
-    the end.
-    """
-
-    _sent: dict[tuple[SessionId, NodeId], deque[int]] = attrs.Factory(dict)
-    heard: int = 0
-
-    def after_turn(self, node: SimNode, events: Sequence[Event], effects: Effects) -> None:
-        """Check the messages that a turn heard, and note those that it sent. Raises `Violation`."""
-        for event in events:
-            if type(event) is PeerMessages:
-                waiting = self._sent.get((event.session, event.peer), deque())
-                for message in event.messages:
-                    self.heard += 1
-                    digest = _digest(message)
-                    if digest not in waiting:
-                        raise Violation(
-                            "peer-protocol",
-                            f"node {node.config.node} heard {type(message).__name__} on its link "
-                            f"to node {event.peer}, which did not send that there, or only once",
-                        )
-                    waiting.remove(digest)
-        for send in effects.sends:
-            key = (send.session, node.config.node)
-            self._sent.setdefault(key, deque()).extend(map(_digest, send.messages))
-
-
-def _digest(message: Any) -> int:
-    return crc32c(b"".join(PROTOCOLS[PROTOCOL_MAX].encode([message])))

@@ -180,6 +180,11 @@ class World:
     def flood(self, number: NodeId, count: int, deaf_ns: int) -> None:
         """Do nothing: this world hands over whole requests, and no buffer can be full."""
 
+    def lie(self, number: NodeId, peer: NodeId, what: str, lasts_ns: int) -> bool:
+        """Do nothing: this world has no handshakes."""
+        del number, peer, what, lasts_ns
+        return False
+
 
 class Founding(Protocol):
     """The part of a world that founding a cluster needs."""

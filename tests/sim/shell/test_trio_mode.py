@@ -25,7 +25,7 @@ from raftlog_sim.playing.stepping import TrioSteps
 from raftlog_sim.schedules.drawing import draw_schedule
 from raftlog_sim.schedules.options import NOT_ON_STREAMS, draw_options
 from raftlog_sim.schedules.schedule import Schedule, schedule_from_text, step
-from raftlog_sim.schedules.step_kinds import OF_MEMBERS
+from raftlog_sim.schedules.step_kinds import OF_LINKS, OF_MEMBERS
 from raftlog_sim.shell.trio_run import TrioWorld
 from raftlog_sim.shell.trio_world import TrioNode
 from raftlog_sim.workloads.workload import SimWorkload
@@ -159,9 +159,10 @@ def test_what_else_a_seed_draws_does_not_depend_on_the_mode(monkeypatch):
         heap_only = {"fault_gaps_ms": other.fault_gaps_ms, "members": other.members}
         assert attrs.evolve(one, trio=False, **heap_only) == other
         not_played = {*NOT_ON_STREAMS, *OF_MEMBERS, "kill-coordinator"}
+        of_streams = ("flood", *OF_LINKS)
         kinds = {each.kind for each in draw_schedule(one).steps}
         assert not kinds & not_played
-        drawn = [each for each in draw_schedule(one).steps if each.kind != "flood"]
+        drawn = [each for each in draw_schedule(one).steps if each.kind not in of_streams]
         rest = [
             each
             for each in draw_schedule(other).steps
