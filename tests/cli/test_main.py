@@ -184,3 +184,18 @@ def test_nothing_slow_is_loaded_for_the_overview():
     )
     loaded = json.loads(done.stdout.splitlines()[-1])
     assert not {"trio", "rich", "raftlog.client.trio_driver", "raftlog.broker.broker"} & set(loaded)
+
+
+def test_the_garbage_collector_waits_while_a_command_is_imported():
+    program = (
+        "import gc, json, click; from raftlog.cli.main import cli; seen = []\n"
+        "gc.callbacks.append(lambda phase, told: seen.append(phase))\n"
+        "cli.get_command(click.Context(cli), 'serve')\n"
+        "print(json.dumps([seen.count('start'), gc.isenabled()]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    collections, collects = json.loads(done.stdout)
+    assert collections <= 1  # that of what the import has made, when it is done
+    assert collects
