@@ -246,6 +246,9 @@ def _print_text(found: Recovery) -> None:
 
 
 def _what_goes(group: GroupFound) -> str:
+    if group.holes:
+        ranges = [f"{first} to {until - 1}" for first, until in group.holes if until > first]
+        return f"offsets {', '.join(ranges) or 'none'}: {group.why}"
     if group.given_up_from is not None:
         return f"all from offset {group.given_up_from} on: {group.why}"
     return f"others' records from {group.next_offset} on"

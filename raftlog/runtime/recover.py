@@ -11,12 +11,17 @@ How it works, for each group whose majority is among the lost nodes:
    up, and a MEMBERSHIP entry makes this replica the only voter.
 3. The mark says that all of it is committed.
 
+A sole voter whose closed segments are damaged is written once more first (`filling`), at another
+path, with fillers over the lost offsets. The store switches to that path, then the files come back
+to the old one in the same way.
+
 Each step is durable before the next one begins, and a group that is done is left alone, so a
 recovery that was cut short is run again. Entries that the group had committed and this replica
 never had are lost; entries that it had and the group had not committed count from now on.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final, final
 
 import attrs
@@ -49,7 +54,13 @@ from raftlog.records.control import (
     write_membership_body,
 )
 from raftlog.records.record import records_of
-from raftlog.storage.boot.recovery import RecoveredReplica, ReplicaState, recover_replica
+from raftlog.runtime.filling import lost_stretches, rewrite
+from raftlog.storage.boot.recovery import (
+    RecoveredReplica,
+    ReplicaState,
+    delete_replica,
+    recover_replica,
+)
 from raftlog.storage.directories.data_dir import DirectoryImage, peek_directory
 from raftlog.storage.directories.log_directories import (
     FURTHER_FILE,
@@ -57,14 +68,20 @@ from raftlog.storage.directories.log_directories import (
     directory_of,
     open_further,
 )
-from raftlog.storage.directories.store_records import hard_state_record, mark_record
+from raftlog.storage.directories.store_records import (
+    hard_state_record,
+    mark_record,
+    register_record,
+)
 from raftlog.storage.directories.unfinished import refuse_unfinished
 from raftlog.storage.ops import StoreRecords, WriteOp
 from raftlog.storage.partition_log import PartitionLog
-from raftlog.storage.replica import LogOptions, ReplicaSpec
+from raftlog.storage.replica import LogOptions, Mark, Registration, ReplicaSpec
 from raftlog.storage.segments.jobs import read_entries
 from raftlog.storage.write_round import DirectoryWriter
 
+_FILLED: Final = "-filled"
+"""Ends the path of a log that was written once more, until it is at the replica's own path."""
 KEPT: Final = "kept"
 FORCED: Final = "forced"
 LOST: Final = "lost"
@@ -82,6 +99,8 @@ class GroupFound:
     * `last_index`, `next_offset`: where the log goes on. `committed`: the offset up to which it is
       known here to have been committed; what lies between was perhaps not.
     * `given_up_from`: the first offset of the damaged part that goes; None without damage.
+    * `holes`: lost offsets, each from the first up to the second (exclusive), with records behind
+      them that are kept.
     """
 
     group: GroupId
@@ -94,6 +113,7 @@ class GroupFound:
     next_offset: int = 0
     committed: int = 0
     given_up_from: int | None = None
+    holes: tuple[tuple[int, int], ...] = ()
 
 
 @final
@@ -137,7 +157,7 @@ def recover_directory(
         )
     work = _Work(disk, disks, image, lost, wall_ms)
     found = [work.look(group) for group in sorted(image.registrations)]
-    if carry_out and any(each.action == FORCED for each in found):
+    if carry_out:
         work.force([each.group for each in found if each.action == FORCED])
     return Recovery(
         node=node,
@@ -195,7 +215,7 @@ class _Work:
             check_state=check_producers if group == METADATA_GROUP else _any_state,
         )
         try:
-            replica = recover_replica(self.disk, spec, self.image.marks.get(group), LogOptions())
+            replica = self._recovered(spec)
         except FutureFormat as error:
             return GroupFound(group=group, name=name, path=path, action=STUCK, why=str(error))
         log = replica.log
@@ -206,6 +226,7 @@ class _Work:
         action, why = self._action(group, replica, membership)
         committed = log.offset_at(replica.commit_hint)
         damaged = action == FORCED and replica.claimed is not None
+        stretches = lost_stretches(self.disk, log) if log.gaps else []
         return GroupFound(
             group=group,
             name=name,
@@ -217,7 +238,28 @@ class _Work:
             next_offset=log.next_offset,
             committed=0 if committed is None else committed,
             given_up_from=log.next_offset if damaged else None,
+            holes=tuple((lost.before.offset, lost.after.offset) for lost in stretches),
         )
+
+    def _recovered(self, spec: ReplicaSpec) -> RecoveredReplica:
+        """The replica as its files are. A sole one is read whole. If it is damaged, it is opened
+        with its gaps, for the records behind them can be kept. Not so where records build on each
+        other, as in group 0 and in internal topics."""
+        mark = self.image.marks.get(spec.group)
+        replica = recover_replica(self.disk, spec, mark, LogOptions())
+        if not (replica.log is not None and replica.memberships[-1][1].decides_alone):
+            return replica
+        # No index file vouches for a segment here: this is the last look at a sole replica.
+        replica = recover_replica(self.disk, spec, mark, LogOptions(), trust_indexes=False)
+        place = self.cluster.places.get(spec.group)
+        single = place is not None and not self.cluster.topics[place[0]].internal
+        if replica.state is not ReplicaState.DAMAGED or not single:
+            return replica
+        spec = attrs.evolve(spec, serves_gaps=True)
+        with_gaps = recover_replica(self.disk, spec, mark, LogOptions(), trust_indexes=False)
+        whole = with_gaps.state is ReplicaState.INTACT and with_gaps.log is not None
+        alone = whole and not with_gaps.memberships[-1][1].learners
+        return with_gaps if alone else replica
 
     def _action(
         self, group: GroupId, replica: RecoveredReplica, membership: Membership
@@ -226,7 +268,8 @@ class _Work:
         if me not in membership.everyone():
             return KEPT, "this replica is none of the group any more"
         alone = membership.decides_alone and me in membership.voters
-        if alone and replica.claimed is None:
+        gaps = replica.log.gaps if replica.log is not None else ()
+        if alone and replica.claimed is None and not gaps:
             return KEPT, ""
         if not alone and not self._is_majority_lost(membership):
             return KEPT, ""
@@ -256,16 +299,23 @@ class _Work:
             # Group 0 comes last: as long as it is not done, no broker can serve what is half done.
             for group in sorted(groups, key=lambda each: (each == METADATA_GROUP, each)):
                 self._force(writer, group, self._opened[group])
+            for group, registration in self.image.registrations.items():
+                if registration.path.endswith(_FILLED) and group not in groups:
+                    self._bring_back(writer, group, registration)
+                elif self.disk.exists(registration.path + _FILLED):
+                    delete_replica(self.disk, registration.path + _FILLED)
         finally:
             writer.close()
 
     def _force(self, writer: DirectoryWriter, group: GroupId, replica: RecoveredReplica) -> None:
         log, me = replica.log, self.image.registrations[group].replica
         assert log is not None, group
-        term = Term(self._next_term(group, replica))
-        self._perform(
-            writer, group, [StoreRecords([hard_state_record(group, HardState(term, me))])]
-        )
+        state = HardState(Term(self._next_term(group, replica)), me)
+        term = state.term
+        self._perform(writer, group, [StoreRecords([hard_state_record(group, state)])])
+        filled = bool(log.gaps)
+        if filled:
+            log = rewrite(self.disk, log, log.spec.path + _FILLED, partial(self._flush, writer))
         before = replica.memberships[-1][1]
         claimed = replica.claimed[0] if replica.claimed else RaftIndex(0)
         given_up = tuple(each for each in before.all_voters() if each != me)
@@ -273,13 +323,68 @@ class _Work:
         alone = write_membership_body(Membership((me,)))
         for kind, body in ((EntryKind.FORCED_RECOVERY, recovery), (EntryKind.MEMBERSHIP, alone)):
             self._append(log, group, term, kind, body)
-        io_id = IoId(self._rounds + 1)
-        self._perform(writer, group, log.take_ops(io_id))
-        log.written(io_id)
-        log.persisted(io_id)
+        self._flush(writer, log)
         mark = log.mark(log.last_index)
         assert mark is not None, group
-        self._perform(writer, group, [StoreRecords([mark_record(mark)])])
+        if not filled:
+            self._perform(writer, group, [StoreRecords([mark_record(mark)])])
+            return
+        registration = Registration(me, log.spec.path)
+        self._switch(writer, group, registration, state, log)
+        self._bring_back(writer, group, registration, state, mark)
+
+    def _switch(
+        self,
+        writer: DirectoryWriter,
+        group: GroupId,
+        registration: Registration,
+        state: HardState | None,
+        log: PartitionLog,
+    ) -> None:
+        """Let the store answer for the replica at another path, where its log is durable."""
+        mark = log.mark(log.last_index)
+        assert mark is not None, group
+        records = [register_record(group, registration)]
+        if state is not None:
+            records.append(hard_state_record(group, state))
+        self._perform(writer, group, [StoreRecords([*records, mark_record(mark)])])
+
+    def _bring_back(
+        self,
+        writer: DirectoryWriter,
+        group: GroupId,
+        registration: Registration,
+        state: HardState | None = None,
+        mark: Mark | None = None,
+    ) -> None:
+        """Write a filled log at the path that belongs to the replica, where a broker looks for the
+        files when it deletes them, and remove the other one."""
+        spec = ReplicaSpec(
+            cluster=self.image.identity.cluster,
+            group=group,
+            replica=registration.replica,
+            path=registration.path,
+        )
+        mark, state = (
+            mark or self.image.marks.get(group),
+            state or self.image.hard_states.get(group),
+        )
+        log = recover_replica(self.disk, spec, mark, LogOptions()).log
+        assert log is not None, registration
+        plain = registration.path.removesuffix(_FILLED)
+        moved = rewrite(self.disk, log, plain, partial(self._flush, writer))
+        self._switch(writer, group, Registration(registration.replica, plain), state, moved)
+        delete_replica(self.disk, registration.path)
+
+    def _flush(self, writer: DirectoryWriter, log: PartitionLog) -> None:
+        io_id, ops = IoId(self._rounds + 1), log.take_ops(IoId(self._rounds + 1))
+        if ops:
+            self._perform(writer, log.spec.group, ops)
+            log.written(io_id)
+            log.persisted(io_id)
+        log.set_commit(log.last_index)
+        for job in log.take_jobs():
+            job.function(self.disk, *job.args)  # type: ignore[arg-type]
 
     def _append(
         self, log: PartitionLog, group: GroupId, term: Term, kind: EntryKind, body: bytes

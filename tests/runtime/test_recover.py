@@ -6,6 +6,8 @@ from raftlog_sim.world.disk import Keep
 from raftlog.base.errors import OperatingError
 from raftlog.base.ids import DirectoryId, IoId, NodeId
 from raftlog.base.units import WallMillis
+from raftlog.records.batch import read_header, split
+from raftlog.records.record import records_of
 from raftlog.runtime.recover import FORCED, KEPT, recover_directory
 from raftlog.storage.directories.data_dir import peek_directory
 from raftlog.storage.directories.log_directories import LogDirectories, open_further
@@ -150,31 +152,114 @@ def test_what_goes_is_what_only_the_lost_ones_held():
     assert read(cluster) == [(0, b"a")]
 
 
-def test_a_sole_replica_that_is_damaged_ends_before_the_damage_and_takes_records_again():
+def damaged(where, segments=(2,), keep_indexes=False):
+    """A stopped cluster of one broker with flipped bits in closed segments: in the `body` of a
+    batch, or in its `header`. The offsets of these batches, and the number of all records."""
     cluster = filled(1, interval_s=3600)
-    path, position, offset = last_byte_of_batch(cluster, 1, 2)
+    places = [last_byte_of_batch(cluster, 1, segment) for segment in segments]
     cluster.kill(1)
     disk = cluster.world.nodes[1].disk
-    disk.flip_bit(path, position)
-    for name in [name for name in disk.paths() if name.endswith(".index")]:
-        disk.vanish(name)
-    told = recover(cluster, 1, frozenset(), carry_out=False)
-    (orders,) = [each for each in told.groups if each.name == "orders-0"]
-    assert orders.action == FORCED
-    assert orders.given_up_from <= offset
-    assert "CRC" in orders.why
+    for path, last, _ in places:
+        disk.flip_bit(path, last if where == "body" else head_of(disk, path, last))
+    if not keep_indexes:
+        for name in [name for name in disk.paths() if name.endswith(".index")]:
+            disk.vanish(name)
+    return cluster, [offset for _, _, offset in places]
+
+
+def head_of(disk, path, last):
+    """Where the producer id stands of the batch that ends at `last`."""
+    at, content = 4096, disk.content(path)
+    while at + read_header(content[at:]).size <= last:
+        at += read_header(content[at:]).size
+    return at + 43
+
+
+def read_around(cluster):
+    """All records that a client gets, when it goes on behind each batch, empty ones too."""
+    found, offset = [], 0
+    end = cluster.leader("orders").broker.context.router.replica("orders", 0).high_watermark
+    while offset < end:
+        answer = cluster.fetch("orders", offset)
+        for batch in split(answer.records, ValueError, "fetched"):
+            found += [(each.offset, each.value) for each in records_of(batch, ValueError, "")]
+            offset = read_header(batch).next_offset
+    return found
+
+
+def orders_of(recovery):
+    (orders,) = [each for each in recovery.groups if each.name == "orders-0"]
+    return orders
+
+
+@pytest.mark.parametrize("segments", [(2,), (1, 3)])
+def test_a_sole_replica_loses_the_damaged_batches_alone_and_takes_records_again(segments):
+    cluster, offsets = damaged("body", segments)
+    told = orders_of(recover(cluster, 1, frozenset(), carry_out=False))
+    assert (told.action, told.given_up_from) == (FORCED, None)
+    assert told.holes == tuple((offset, offset + 1) for offset in offsets)
+    assert "CRC" in told.why
     cluster.restart(1)  # nothing was given up: it still serves what is behind the damage
     cluster.ready()
-    (gap,) = cluster.leader("orders").broker.context.router.replica("orders", 0).log.gaps
-    assert gap.first == orders.given_up_from
+    gaps = cluster.leader("orders").broker.context.router.replica("orders", 0).log.gaps
+    assert [gap.first <= offset < gap.until for gap, offset in zip(gaps, offsets, strict=True)]
     cluster.kill(1)
     recover(cluster, 1, frozenset())
     cluster.restart(1)
     cluster.ready()
     cluster.leader("orders")
-    assert cluster.put("orders", ["after"]) == orders.given_up_from
-    assert cluster.read_all("orders")[:-1] == damaged_wanted()[: orders.given_up_from]
+    assert cluster.put("orders", ["after"]) == len(damaged_wanted())
+    wanted = [each for each in damaged_wanted() if each[0] not in offsets]
+    assert read_around(cluster)[:-1] == wanted
     assert set(actions(recover_again(cluster)).values()) == {KEPT}
+    assert not any("filled" in name for name in cluster.world.nodes[1].disk.paths())
+
+
+@pytest.mark.parametrize("keep_indexes", [False, True])
+def test_behind_a_damaged_header_the_places_of_the_index_file_serve(keep_indexes):
+    cluster, (offset,) = damaged("header", keep_indexes=keep_indexes)
+    ((first, until),) = orders_of(recover(cluster, 1, frozenset())).holes
+    assert first <= offset < until
+    # Without an index file all is lost up to the segment's end.
+    assert (until - first <= 2) == keep_indexes
+    cluster.restart(1)
+    cluster.ready()
+    cluster.leader("orders")
+    wanted = [each for each in damaged_wanted() if not first <= each[0] < until]
+    assert read_around(cluster) == wanted
+    assert cluster.put("orders", ["after"]) == len(damaged_wanted())
+
+
+def test_a_lost_beginning_of_a_term_costs_no_record():
+    cluster = filled(1, interval_s=3600, values=20)
+    cluster.kill(1)
+    cluster.restart(1)
+    cluster.ready()
+    cluster.leader("orders")
+    for number in range(20, 40):
+        cluster.put("orders", [f"{number:04}" * 20])
+    closed = cluster.leader("orders").broker.context.router.replica("orders", 0).log.segments[:-1]
+    cluster.kill(1)
+    disk = cluster.world.nodes[1].disk
+    for segment in closed:
+        for at, header in batches_of(disk.content(segment.path)):
+            if header.is_raft_entry and header.leader_epoch == 2:
+                disk.flip_bit(segment.path, at + header.size - 1)
+                break
+    found = orders_of(recover(cluster, 1, frozenset()))
+    assert [until - first for first, until in found.holes] == [0]
+    cluster.restart(1)
+    cluster.ready()
+    cluster.leader("orders")
+    assert read_around(cluster) == damaged_wanted()
+    assert cluster.put("orders", ["after"]) == 40
+
+
+def batches_of(content):
+    at = 4096
+    while at + 61 <= len(content) and (header := read_header(content, at)).magic == 2:
+        yield at, header
+        at += header.size
 
 
 def recover_again(cluster):
@@ -206,7 +291,24 @@ def test_cut_short_anywhere_it_is_run_again():
     assert cuts > 12
 
 
-def cut_short(cluster, node, cuts):
+def test_a_filling_that_is_cut_short_anywhere_is_run_again():
+    cuts = 0
+    while True:
+        cluster, offsets = damaged("body")
+        if not cut_short(cluster, cluster.world.nodes[1], cuts, frozenset()):
+            break
+        recover(cluster, 1, frozenset())
+        disk = cluster.world.nodes[1].disk
+        assert not any("filled" in name for name in disk.paths()), cuts
+        cluster.restart(1)
+        cluster.ready()
+        wanted = [each for each in damaged_wanted() if each[0] not in offsets]
+        assert read_around(cluster) == wanted, cuts
+        cuts += 3
+    assert cuts > 60
+
+
+def cut_short(cluster, node, cuts, lost=BOTH):
     """Whether the recovery was cut after so many calls that change the disk."""
     left = [cuts]
 
@@ -228,7 +330,7 @@ def cut_short(cluster, node, cuts):
             return call
 
     try:
-        recover_directory(Cutting(node.disk), BOTH, WALL, carry_out=True)
+        recover_directory(Cutting(node.disk), lost, WALL, carry_out=True)
     except PowerFails:
         node.disk.crash(Keep.NONE)
         return True

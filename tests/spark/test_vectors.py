@@ -116,6 +116,17 @@ def test_compacted_batches_keep_their_gaps(steps, keep_end):
     assert found.column("offset").to_pylist() == [100 + delta for delta in deltas]
 
 
+def test_an_empty_batch_has_no_rows():
+    one = record(0, value=b"v")
+    batches = [
+        by_hand(one, count=1, last_delta=0, base=0),
+        by_hand(b"", count=0, last_delta=4, base=1),
+        by_hand(one, count=1, last_delta=0, base=6),
+    ]
+    assert agree(batches).column("offset").to_pylist() == [0, 6]
+    assert agree(batches[1:2]).num_rows == 0
+
+
 @pytest.mark.parametrize(
     ("body", "count", "last_delta", "offsets"),
     [
