@@ -161,7 +161,7 @@ _MOMENTS: Final[dict[str, Callable[[PartitionReplica], bool]]] = {
     "lease": _lease,
 }
 """`roll` is told apart by what was before, `level` by the controller."""
-_FAULTS: Final[dict[str, tuple[str, str, dict[str, str]]]] = {
+_FAULTS: Final[dict[str, tuple[str, str, dict[str, str | int]]]] = {
     "crash": ("crash", "node", {}),
     "power": ("power", "node", {"keep": "some"}),
     "pause": ("pause", "node", {}),
@@ -173,6 +173,6 @@ _FAULTS: Final[dict[str, tuple[str, str, dict[str, str]]]] = {
     "crash-new": ("crash", "node", {}),
     "power-new": ("power", "node", {"keep": "none"}),
     "cut-new": ("partition", "side", {"how": "silent"}),
-    "relay": ("relay", "sender", {"receiver": "all", "what": "any", "one_in": "1"}),
+    "relay": ("relay", "sender", {"receiver": "all", "what": "any", "one_in": 1}),
 }
 _STRIKES: Final = process_faults.STRIKES | network_faults.STRIKES

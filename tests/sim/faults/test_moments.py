@@ -4,7 +4,7 @@ import json
 
 import attrs
 import pytest
-from raftlog_sim.playing.simulation import Run
+from raftlog_sim.playing.simulation import Run, simulate
 from raftlog_sim.schedules.drawing import draw_schedule
 from raftlog_sim.schedules.options import SimOptions, draw_options
 from raftlog_sim.schedules.schedule import Schedule, step
@@ -96,3 +96,17 @@ def test_a_moment_that_had_not_come_when_all_was_healed_is_said():
     run = Run(Schedule(OPTIONS, (PLACED, *WRITES, late)))
     assert run.play() == ""
     assert run.nemesis.in_vain == [str(late)]
+
+
+@pytest.mark.parametrize("trio", [True, False])
+def test_a_relay_strikes_at_a_moment_in_trio_mode_only(trio):
+    """Regression: the relay was given a text for a number, and the run ended."""
+    options = SimOptions(seed=3, trio=trio, safety_ms=2_500)
+    writes = [step(50 + 40 * n, "produce", slot=0, partition=0, count=4) for n in range(40)]
+    handed = [step(600 + 100 * n, "transfer", partition=0, node=f"n{n}") for n in (2, 3, 1)]
+    fault = step(500, "at-moment", 400, partition=0, when="transfer", what="relay")
+    result = simulate(Schedule(options, (*writes, *handed, fault)))
+    assert result.failure == ""
+    assert ("at-moment" in result.faults) == trio
+    struck = [name for name in result.probes if name.startswith("relay-")]
+    assert bool(struck) == trio
