@@ -348,7 +348,7 @@ def _summary(verdict: Verdict, path: Path, report: str | Path | None) -> str:
         lines.append(f"{result.name} ({result.count}): {text}")
     if len(failures) > _FAILURES_SHOWN:
         lines.append(f"and {len(failures) - _FAILURES_SHOWN} more classes")
-    lines += [f"if not so: {hint}" for name, hint in _HINTS.items() if verdict.classes[name].count]
+    lines += [f"perhaps: {hint}" for name, hint in _HINTS.items() if verdict.classes[name].count]
     if verdict.verdict != INVALID:
         lines += verdict.notes
     if verdict.judged_nothing:
