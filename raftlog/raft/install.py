@@ -8,7 +8,10 @@ an answer, and the leader sends it again after an election timeout. An install t
 when the follower holds that entry or has it committed, changes nothing.
 """
 
+from typing import Final
+
 from raftlog.base.binary import Buffer
+from raftlog.base.buggify import buggify
 from raftlog.base.entries import InstallPosition
 from raftlog.base.errors import CorruptData, FutureFormat
 from raftlog.base.ids import RaftIndex
@@ -19,6 +22,9 @@ from raftlog.raft.messages import Install, InstallReply
 from raftlog.raft.output import Installed, SnapshotRead
 from raftlog.raft.progress import Progress
 from raftlog.raft.state import FOLLOWER, InstallReceiver, RaftState
+
+SMALLEST_PIECE: Final = 64
+"""Bytes of a piece when a simulator wants a small state to come in several."""
 
 # --- the leader's side ----------------------------------------------------------------------------
 
@@ -58,7 +64,8 @@ def _send_piece(state: RaftState, follower: Progress) -> None:
     assert sender is not None
     assert sender.position is not None
     start = sender.next_byte
-    piece = memoryview(sender.snapshot)[start : start + state.options.install_chunk_bytes]
+    size = SMALLEST_PIECE if buggify("small-install-piece") else state.options.install_chunk_bytes
+    piece = memoryview(sender.snapshot)[start : start + size]
     total = len(sender.snapshot)
     sender.sent_at = state.now
     follower.spoken_to = True
@@ -148,7 +155,8 @@ def _already_there(state: RaftState, index: RaftIndex) -> None:
 
 def _assemble(state: RaftState, message: Install) -> int:
     """Add the piece if it is the next one. How many bytes are there."""
-    receiver = state.receiving
+    # A follower that was reopened or campaigned meanwhile holds nothing of what came before.
+    receiver = None if buggify("install-begun-again") else state.receiving
     index = message.position.raft_index
     if receiver is None or (receiver.index, receiver.total) != (index, message.total):
         if message.total > INSTALL_BYTES_MAX:

@@ -8,8 +8,15 @@ import attrs
 from raftlog.base.units import NEVER
 from raftlog.broker.replicas.partition_manager import PartitionManager
 from raftlog.partition.in_sync import InSyncSet
-from raftlog.raft import election, lease, membership, node, replication, transfer
-from raftlog.raft.messages import PreVoteReply, PreVoteRequest, TimeoutNow, VoteRequest
+from raftlog.raft import election, install, lease, membership, node, replication, transfer
+from raftlog.raft.messages import (
+    InstallReply,
+    PreVoteReply,
+    PreVoteRequest,
+    TimeoutNow,
+    VoteRequest,
+)
+from raftlog.raft.progress import Progress
 from raftlog.raft.rounds import RaftRounds
 from raftlog.raft.state import CANDIDATE, FOLLOWER, LEADER, RaftState
 from raftlog.storage.boot import walked_log
@@ -54,6 +61,17 @@ def install_keeps_the_old_membership() -> None:
         membership._follow_membership(state)
 
     membership.on_installed = on_installed
+
+
+def install_never_begins_again() -> None:
+    """15d: a follower that lost the pieces it had is sent the next one, until the link breaks."""
+    real = install.on_reply
+
+    def on_reply(state: RaftState, follower: Progress, message: InstallReply) -> None:
+        if follower.install is None or message.received >= follower.install.next_byte:
+            real(state, follower, message)
+
+    install.on_reply = on_reply
 
 
 def boot_forgets_an_uncommitted_membership() -> None:
@@ -144,6 +162,7 @@ MUTANTS = (
     ("12d", "lease-outlives-a-pause", lease_outlives_a_pause, ("linearizable-read",)),
     ("15c", "install-keeps-the-old-membership", install_keeps_the_old_membership,
      ("election-safety",)),
+    ("15d", "install-never-begins-again", install_never_begins_again, ("liveness",)),
     ("18d", "boot-forgets-an-uncommitted-membership", boot_forgets_an_uncommitted_membership,
      ("election-safety", "committed-durable")),
     ("18e", "removed-leader-leads-on", removed_leader_leads_on, ("liveness",)),

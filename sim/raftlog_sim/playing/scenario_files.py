@@ -245,8 +245,8 @@ def _missing(step: Step, options: SimOptions) -> str:
 
 
 def _value(text: str) -> Any:
-    if text in ("yes", "no"):
-        return text == "yes"
+    if text in ("yes", "no", "true", "false"):
+        return text in ("yes", "true")
     return int(text) if text.lstrip("-").isdigit() else text
 
 

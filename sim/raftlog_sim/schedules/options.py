@@ -231,7 +231,7 @@ def _plain(name: str, value: object, kind: Any) -> object:
     if type(value) is not kind:
         raise OperatingError(
             f"{value!r:.80} is not a value of this option", on=name,
-            do="give a whole number" if kind is int else "give true or false",
+            do="give a whole number" if kind is int else "give yes or no (in JSON true or false)",
         )  # fmt: skip
     if isinstance(value, int) and kind is int:
         check_number(name, value)
