@@ -30,6 +30,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from raftlog.base.binary import Buffer, Reader, Writer
+from raftlog.base.buggify import buggify
 from raftlog.base.entries import Entry, EntryKind, InstallPosition
 from raftlog.base.errors import CorruptData, FutureFormat
 from raftlog.base.ids import Offset, RaftIndex
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from raftlog.partition.machine.install_judge import InstallJudge
 
 _ALL_BYTES: Final = 2**62
+_SLOW_REPLAY_MS: Final = 20
+"""The pause after each entry when a simulator wants a replay that takes long."""
 _NO_INDEX: Final = RaftIndex(0)
 
 
@@ -183,9 +186,10 @@ class MachineFeed:
 
     def advance(self, commit: RaftIndex, now: Instant) -> None:
         """Apply committed entries that are in memory, and start a read of those that are not."""
-        if self._reading or self.differs is not None or (self._failures and now < self._again_at):
+        if self._reading or self.differs is not None or now < self._again_at < NEVER:
             return
-        left = MACHINE_REPLAY_BYTES if self._replaying else _ALL_BYTES
+        slow = self._replaying and buggify("slow-replay")
+        left = (1 if slow else MACHINE_REPLAY_BYTES) if self._replaying else _ALL_BYTES
         self._again_at = NEVER
         while self.applied < commit and left > 0:
             first = RaftIndex(self.applied + 1)
@@ -199,7 +203,7 @@ class MachineFeed:
             left -= self._apply(entries, commit)
         self._take_snapshots()
         if self.applied < commit:
-            self._again_at = now
+            self._again_at = Instant(now + millis(_SLOW_REPLAY_MS)) if slow else now
         elif self._replaying:
             probe("machine-is-level")
             self._replaying = False

@@ -13,6 +13,7 @@ from typing import NamedTuple, final
 
 import attrs
 
+from raftlog.base.buggify import buggify
 from raftlog.base.entries import EntryKind, Membership
 from raftlog.base.errors import CorruptData, DiskError
 from raftlog.base.ids import Offset, RaftIndex, Term
@@ -128,6 +129,7 @@ class _Walker:
         self._mended: list[Mended] = []
         self._window: RecentWindow | None = None
         """What was walked since the last segment whose index file was taken at its word."""
+        self._window_bytes = 1 if buggify("small-window-at-boot") else RECOVERED_WINDOW_BYTES
 
     def run(self) -> WalkedLog:
         """Walk to the first fault or the end."""
@@ -320,8 +322,8 @@ class _Walker:
             window = self._window = RecentWindow(before.raft_index, before.offset)
         assert window.end == before.raft_index, (window.end, before.raft_index)
         window.append(entry._replace(batch=bytes(entry.batch)), before.position, before.chain)
-        window.shed_entries(RECOVERED_WINDOW_BYTES)
-        window.shed(RaftIndex(self._hint + 1), RECOVERED_WINDOW_BYTES)
+        window.shed_entries(self._window_bytes)
+        window.shed(RaftIndex(self._hint + 1), self._window_bytes)
         if batch.control is not None:
             self._note_control(entry.raft_index, entry.kind, batch.control.body)
 

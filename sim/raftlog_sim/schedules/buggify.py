@@ -9,7 +9,7 @@ from raftlog_sim.base.streams import Stream
 
 _ACTIVE_ONE_IN: Final = {"small-install-piece": 2}
 """A state that comes in pieces is the ground of other unusual paths: half of the seeds have it."""
-_TAKEN_ONE_IN: Final = {"leader-gives-up": 100, "small-install-piece": 1}
+_TAKEN_ONE_IN: Final = {"leader-gives-up": 100, "small-install-piece": 1, "slow-replay": 1}
 """A leader that gives up at every fourth tick never leads. One large piece would end an install."""
 _USUALLY_ONE_IN: Final = 4
 
