@@ -107,6 +107,14 @@ def test_what_fails_without_the_patch_says_nothing_of_it(planted, tmp_path, caps
     assert f"fails without the patch, too: scenario {scenario}" in said.out
 
 
+@pytest.mark.slow
+def test_a_scenario_that_fails_as_its_file_says_leaves_nothing_undecided(planted, capsys):
+    code, said = hunted(capsys, "--patch", planted(HARMLESS), "--scenario", "lying-sync",
+                        "--budget", 1)  # fmt: skip
+    assert code == 1, said
+    assert "without the patch" not in said.out
+
+
 def test_a_run_that_turns_in_a_circle_fails_where_it_stands():
     def turn_in_a_circle():
         while True:
