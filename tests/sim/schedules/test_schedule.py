@@ -123,7 +123,7 @@ def test_what_is_not_json_or_not_a_schedule_is_refused():
             schedule_from_text(text)
     with pytest.raises(OperatingError, match="does not last"):
         step(1, "read", 5, partition=0)
-    with pytest.raises(OperatingError, match="not small"):
+    with pytest.raises(OperatingError, match="not an integer from 0 to 999"):
         step(1, "read", partition=1_000)
 
 
