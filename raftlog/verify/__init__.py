@@ -49,7 +49,7 @@ __all__ = [
     "recording",
 ]
 
-# Public name -> the module above that defines it: its user looks for it beside the judge.
+# Public name -> the module that defines it. Users look for these names beside the judge.
 _HOMES = {
     "record": "raftlog.embed.recording.recording",
     "recording": "raftlog.embed.recording.recording",

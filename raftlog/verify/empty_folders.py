@@ -1,5 +1,7 @@
-"""Run folders that would be left behind empty. The demo, the simulator and the black-box tests make
-one each, and share this."""
+"""Removes run folders that would be left behind empty.
+
+The demo, the simulator and the black-box tests make one such folder each, and share this.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +14,10 @@ LATEST: Final = "latest"
 
 @contextmanager
 def removed_if_empty(folder: Path) -> Iterator[None]:
-    """Leave no empty folder behind when the block fails before it wrote anything, and no `runs`
-    that holds nothing else."""
+    """Remove `folder` when the block fails before it wrote anything.
+
+    A `runs` folder that holds nothing else is removed as well.
+    """
     try:
         yield
     except BaseException:

@@ -33,7 +33,6 @@ REFUSED_TODAY: dict[str, int] = {
     "raftlog/cli": 12,
     "raftlog/kafka": 17,
     "raftlog/storage": 55,
-    "raftlog/verify": 82,
     "scripts": 69,
     "sim/mutants": 2,
     "sim/raftlog_sim": 258,

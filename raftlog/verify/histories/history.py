@@ -1,16 +1,15 @@
 """The history format: `history.jsonl`, a header line and then one operation per line.
 
 The format is fixed by docs/internals/history_format.md. Everything that runs clients writes it
-through `HistoryWriter`; everything that judges reads it through `HistoryReader`
-(`raftlog.verify.histories.history_reader`). Neither opens a
-file: the writer is handed a text stream (anything with `write` and `flush`), the reader an open
-file or an iterable of lines.
+through `HistoryWriter`. Everything that judges reads it through `HistoryReader`
+(`raftlog.verify.histories.history_reader`). Neither opens a file: the writer is handed a text
+stream (anything with `write` and `flush`), the reader an open file or an iterable of lines.
 
 Surviving a crash of the writing process: an invocation is flushed to the operating system before
 `invoke` returns, hence before the client can send anything. A completion rides on the next flush. A
-process killed at any moment therefore leaves a prefix of whole lines, then at most one torn line,
-and what the prefix lacks is only completions, which makes their operations `info`: weaker, never
-wrong.
+process killed at any moment therefore leaves a prefix of whole lines, then at most one torn line.
+That prefix can lack only completions. Their operations then count as `info`, which makes the
+judgement weaker and never wrong.
 """
 
 import json
@@ -31,7 +30,7 @@ UNKNOWN_PARTITION: Final = "/?"
 """The end of a key whose partition the client chooses (`raftlog.verify.histories.late_keys`)."""
 
 if TYPE_CHECKING:
-    Kind = str  # whoever makes an `Op` hands on what it was told
+    Kind = str  # an `Op` keeps whatever kind its maker gave it
     Process = int | str
 else:
     Kind = Literal["invoke", "ok", "fail", "info"]  # what a usual line may say
@@ -53,7 +52,7 @@ class BadHistory(OperatingError):
 
 
 class TextSink(Protocol):
-    """What a `HistoryWriter` writes to: an open text file, or a StringIO."""
+    """The stream that a `HistoryWriter` writes to: an open text file, or a StringIO."""
 
     def write(self, text: str, /) -> int:
         """Take `text`."""
@@ -64,12 +63,15 @@ class TextSink(Protocol):
 
 @final
 class Extra(dict[str, Any]):
-    """Unknown fields. Of a kind of its own, so that no line can set it by its name."""
+    """The unknown fields of a line. No line can set `extra` by name, since this type is its own."""
 
 
 class Line(msgspec.Struct, Generic[ValueT], forbid_unknown_fields=True, gc=False):
-    """The known fields of a line. A struct of msgspec's, which decodes usual lines straight into
-    it, with values of any kind that a decoder is asked for."""
+    """The known fields of a line.
+
+    It is a struct of msgspec's, so that usual lines are decoded straight into it. `ValueT` is the
+    kind of value that the decoder is asked for.
+    """
 
     index: int
     time_ns: int
@@ -160,9 +162,10 @@ class Header:
 class HistoryWriter:
     """Writes one history. Not locked: callers with threads hold a lock of their own.
 
-    It refuses what no judge could use: a process with two open operations, a completion without an
-    invocation, a process that comes back after `info`, time that runs backwards within a process.
-    After a failed write it refuses everything, so a half line is always the last one.
+    It refuses a history that no judge could use: a process with two open operations, a completion
+    without an invocation, a process that comes back after `info`, or time that runs backwards
+    within a process. After a failed write it refuses everything, so a half line is always the last
+    one.
     """
 
     _sink: TextSink
@@ -214,8 +217,8 @@ class HistoryWriter:
     ) -> int:
         """Record the end of the open operation of `process`: `ok`, `fail` or `info`.
 
-        A missing `value` is the invocation's, except for `ok`, whose value is what the system said.
-        For a send to `topic/?`, `key=` is the partition that the client chose.
+        A missing `value` is taken from the invocation, except for `ok`, whose value is the system's
+        answer. For a send to `topic/?`, `key=` is the partition that the client chose.
         """
         if kind not in ("ok", "fail", "info"):
             raise WrongValue(f"kind must be ok, fail or info, not {kind!r}")
@@ -250,7 +253,7 @@ class HistoryWriter:
         self._flush()
 
     def close(self) -> None:
-        """Flush and refuse more. Operations still open stay so: a reader takes them as info."""
+        """Flush and refuse more. A reader takes operations that are still open as `info`."""
         if self._state == "open":
             self._flush()
             self._state = "closed"
@@ -313,7 +316,7 @@ class HistoryWriter:
 
 
 def chosen_late(call: Op, end: Op) -> bool:
-    """Whether a completion names the partition of a send that was called to `topic/?`."""
+    """Whether a completion names the partition that the client chose for its send to `topic/?`."""
     if call.f != "send" or call.key is None or end.key is None:
         return False
     topic, _, partition = end.key.rpartition("/")

@@ -1,7 +1,7 @@
-"""Reading a history: blocks of lines are decoded at once, straight into `Op`s.
+"""Reads a history: blocks of lines are decoded at once, straight into `Op`s.
 
-A block with anything unusual in it is read again line by line, by code that keeps what it does not
-know and names what is wrong, with its line. What is accepted does not depend on the road.
+A block with anything unusual in it is read again line by line. That slower code keeps fields that
+it does not know, and its errors name the line. Both ways accept the same lines.
 """
 
 import json
@@ -34,8 +34,8 @@ from raftlog.verify.histories.history import (
 _SCAN: Final = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _BLOCK_CHARS: Final = 32 * 1024
 _BLOCK_LINES: Final = 256
-"""How much is decoded at once. It should stay in the processor's cache: blocks of 256 KiB take a
-fifth longer."""
+"""Lines that are decoded at once. They should stay in the processor's cache: blocks of 256 KiB take
+a fifth longer."""
 _HEADER_KNOWN: Final = frozenset(
     ("format", "source", "seed", "commit", "model", "options", "nodes")
 )
@@ -55,19 +55,19 @@ else:
 
 
 RawLine: TypeAlias = Line[HalfParsed]
-"""A usual line: an `Op` without `extra`, whose value is parsed unless it is an object, as those of
-polls are; of an object, only the names are."""
+"""A usual line: an `Op` without `extra`. Its value is parsed, unless it is an object, as those of
+polls are. Only the names in an object are parsed."""
 _RAW_DECODER: Final = msgspec.json.Decoder(RawLine)
 
 
 class HistoryFile(Protocol):
-    """What a `HistoryReader` reads fastest: a file opened for bytes, or for text."""
+    """The source that a `HistoryReader` reads fastest: a file opened for bytes, or for text."""
 
     def read(self, size: int, /) -> str | bytes:
-        """At most `size`; nothing at the end."""
+        """The next bytes or characters, at most `size` of them; empty at the end of the file."""
 
     def readline(self, size: int = -1, /) -> str | bytes:
-        """The rest of a line."""
+        """The rest of the present line."""
 
 
 @final
@@ -75,9 +75,9 @@ class HistoryFile(Protocol):
 class HistoryReader:
     """Reads one history, lazily: iterate for the operations. The header is read at construction.
 
-    A last line without an end and without sense is what a killed writer leaves: it is left out and
-    `torn` is set. Anything else that does not parse is `BadHistory`; a higher format version is
-    `FutureFormat`. Unknown fields are kept in `extra`.
+    A last line that has no end and does not parse is the trace of a killed writer: it is left out
+    and `torn` is set. Any other line that does not parse is `BadHistory`; a higher format version
+    is `FutureFormat`. Unknown fields are kept in `extra`.
     """
 
     lines: Iterable[str] | Iterable[bytes] | HistoryFile
@@ -102,8 +102,11 @@ class HistoryReader:
         return chain.from_iterable(self._decoded_blocks(_DECODER))
 
     def raw_blocks(self) -> Iterator[list[RawLine] | Iterator[Op]]:
-        """Instead of iterating: usual lines with objects half parsed, others as operations.
-        `line_number` is that of the last line of the block."""
+        """The history block by block: usual lines with objects half parsed, others as operations.
+
+        A caller iterates over these blocks instead of over the reader. `line_number` is that of the
+        last line of the block.
+        """
         return self._decoded_blocks(_RAW_DECODER)
 
     def _decoded_blocks(self, decoder: msgspec.json.Decoder[Any]) -> Iterator[Any]:
@@ -147,7 +150,7 @@ class HistoryReader:
 
 
 def _blocks_of_file(file: HistoryFile) -> Iterator[tuple[Any, None]]:
-    """Whole lines of a file, many at once."""
+    """The whole lines of a file, many at once."""
     while block := file.read(_BLOCK_CHARS):
         if block[-1:] not in ("\n", b"\n"):
             block += file.readline(HISTORY_LINE_CHARS_MAX + 1)  # type: ignore[operator]
@@ -155,7 +158,7 @@ def _blocks_of_file(file: HistoryFile) -> Iterator[tuple[Any, None]]:
 
 
 def _blocks_of_lines(lines: Iterator[str | bytes]) -> Iterator[tuple[Any, list[str | bytes]]]:
-    """The lines that somebody made, many at once, and each for itself."""
+    """The lines of an iterable, many joined into one text, and each of them beside it."""
     while block := list(islice(lines, _BLOCK_LINES)):
         kind = type(check("a line", block[0], str | bytes))
         try:
@@ -166,7 +169,10 @@ def _blocks_of_lines(lines: Iterator[str | bytes]) -> Iterator[tuple[Any, list[s
 
 
 def _lines_of(text: Any) -> list[str | bytes]:
-    """The lines of a block. Not `splitlines`: it breaks texts at more than line feeds."""
+    """The lines of a block.
+
+    It is cut at line feeds only; `splitlines` would cut at other characters.
+    """
     end: Any = "\n" if type(text) is str else b"\n"
     *whole, rest = text.split(end)
     lines = [line + end for line in whole]
@@ -176,11 +182,11 @@ def _lines_of(text: Any) -> list[str | bytes]:
 def _decoded(
     decoder: msgspec.json.Decoder[Any], text: Any, lines: Sequence[str | bytes] | None
 ) -> list[Any] | None:
-    """What is in a block of usual lines; None for one that needs a closer look.
+    """The operations in a block of usual lines; None for a block that needs a closer look.
 
-    The decoder forgives a line break anywhere between two objects or inside one. Hence the counts:
-    every line break lies between two objects (no text and no list can hold those three characters),
-    and there are as many objects as lines.
+    The decoder accepts a line break anywhere between two objects or inside one, so the counts make
+    sure of two facts. Every line break lies between two objects: no text and no list can hold those
+    three characters. There are as many objects as lines.
     """
     if type(text) is str:
         end, between, begin, usual = "\n", "}\n{", "{", '"index":'
@@ -191,7 +197,7 @@ def _decoded(
         return None
     if not text.startswith(begin) or text[-1:] != end:
         return None
-    # A longer text is found faster, and nearly all lines begin like that.
+    # Searching for a longer text is faster, and nearly all lines begin like that.
     if text.count(between + usual) != count - 1 and text.count(between) != count - 1:
         return None
     try:
@@ -250,7 +256,7 @@ def _object(line: str | bytes, number: int) -> dict[str, Any]:
         )
     if isinstance(line, bytes):
         line = line.decode()
-    # The bare scanner: json.loads costs as much again in checks of its arguments.
+    # The bare scanner: json.loads takes as long again to check its arguments.
     try:
         document, end = _SCAN(line, 0)
     except StopIteration:

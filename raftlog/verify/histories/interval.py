@@ -10,16 +10,16 @@ import msgspec
 from raftlog.verify.histories.pairs import Pairs, Value, values_of
 
 OPEN: Final = 1 << 62
-"""The end of an operation without an end; more nanoseconds than a century has."""
+"""The end of an operation that never ended, in ns: longer than a century."""
 
 
 @final
 class Interval(msgspec.Struct, eq=False, gc=False):
     """One operation of one process, from its call to its return.
 
-    `asked` is the value of the invocation. `value` is what came back and depends on `f`: the base
-    offset or None for `send`, {key: pairs} for `poll` and `txn`'s reads, an offset for `empty`,
-    `end` and `start`. It is None where nothing came back.
+    `asked` is the value of the invocation. `value` is the answer and depends on `f`: the base
+    offset or None for `send`, {key: pairs} for `poll` and the reads of `txn`, an offset for
+    `empty`, `end` and `start`. It is None where no answer came.
     """
 
     index: int
@@ -34,31 +34,31 @@ class Interval(msgspec.Struct, eq=False, gc=False):
     node: str | None = None
     evidence: dict[str, Any] | None = None
 
-    # An acknowledged send of one record answers as its own batch
-    # (`raftlog.verify.judging.facts.Batch`).
+    # An acknowledged send of one record stands for its own batch, without another object: `op`,
+    # `base`, `values`, `size` and `offset_of` are those of `raftlog.verify.judging.facts.Batch`.
 
     @property
     def op(self) -> "Interval":
-        """The send."""
+        """The send that this batch belongs to: the operation itself."""
         return self
 
     @property
     def base(self) -> int:
-        """Where it lies."""
+        """The offset of the record."""
         return self.value  # type: ignore[no-any-return]
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """What it carries."""
+        """The values that the batch carries: one."""
         return (self.asked,)
 
     @property
     def size(self) -> int:
-        """How many offsets it takes."""
+        """The number of offsets that the batch takes."""
         return 1
 
     def offset_of(self, value: Value) -> int:
-        """Where `value`, its only one, lies."""
+        """The offset at which `value`, the only one of this batch, lies."""
         assert value == self.asked, (value, self.asked)
         return self.base
 
@@ -74,7 +74,7 @@ class Interval(msgspec.Struct, eq=False, gc=False):
                     yield key, values_of(sent), base
 
     def reads(self) -> dict[str, Pairs]:
-        """What it read, by key; empty where nothing came back."""
+        """The pairs that the operation read, by key; empty where no answer came."""
         if self.value is None:
             return {}
         if self.f == "poll":
@@ -84,7 +84,7 @@ class Interval(msgspec.Struct, eq=False, gc=False):
         return {}
 
     def summary(self) -> dict[str, Any]:
-        """What a witness says of it: JSON, long values shortened."""
+        """The operation as a witness shows it: JSON, long values shortened."""
         found: dict[str, Any] = {
             "index": self.index,
             "process": self.process,
@@ -104,8 +104,9 @@ class Interval(msgspec.Struct, eq=False, gc=False):
 
 
 def shortened(value: Any, most: int = 8) -> Any:
-    """`value` with long lists and texts cut, for people. JSON stays JSON, and what only Python
-    takes for JSON (NaN, Infinity) becomes a text.
+    """`value` with long lists and texts cut, for people.
+
+    JSON stays JSON. NaN and Infinity, which only Python takes for JSON, become texts.
     """
     if isinstance(value, Pairs):
         value = [list(pair) for pair in islice(value, most)] + [None] * (len(value) - most)

@@ -1,12 +1,13 @@
 """Sends whose partition their client chooses: called to `topic/?`, answered from `topic/2`.
 
 A call is recorded before it is sent, and a client with a partitioner chooses the partition only
-then. The completion names it. Of a send that no answer came for:
+then. The completion names the partition. When no answer came for a send:
 
 1. A read of its value shows where it lies.
-2. Otherwise it may lie unread in any partition of its topic. It counts in each of them, where it
-   can explain an offset that nobody claims. That is weaker than the truth, and never wrong.
-3. One that failed lies nowhere. It stays with the first partition of its topic.
+2. Otherwise it may lie unread in any partition of its topic. It counts in each of them, and may
+   explain there an offset that no other operation claims. That makes the judgement weaker, and
+   never wrong.
+3. A send that failed lies nowhere. It stays with the first partition of its topic.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,8 +19,11 @@ from raftlog.verify.histories.pairs import Value, values_of
 
 
 def settle_keys(found: Sequence[Interval], unanswered: Iterable[Interval]) -> list[Interval]:
-    """Give every unanswered send to `topic/?` its partition, in place. The result is what has to be
-    added: such a send once more for each other partition in which it may lie."""
+    """Give every unanswered send to `topic/?` its partition, in place.
+
+    Returns the intervals to add: such a send once more for each other partition in which it may
+    lie.
+    """
     late = [op for op in unanswered if op.key is not None and op.key.endswith(UNKNOWN_PARTITION)]
     if not late:
         return []
@@ -48,7 +52,7 @@ def settle_keys(found: Sequence[Interval], unanswered: Iterable[Interval]) -> li
 
 
 def _seen(found: Sequence[Interval]) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Every key that an operation names, with the values that it read there."""
+    """Every key that an operation names, with the values that the operation read there."""
     for op in found:
         if op.f in ("poll", "txn"):
             for key, pairs in op.reads().items():

@@ -1,8 +1,7 @@
-"""Invocations and completions become intervals; what nobody completed stays open for ever.
+"""Pairs invocations with completions into intervals.
 
-An interval is closed: at equal times a call sorts before a return, so the two are concurrent. The
-end of an operation that may still happen (`info`, or no completion) is `OPEN`, later than every
-instant.
+An interval is closed: at equal times a call sorts before a return, so the two are concurrent. An
+operation that may still happen (`info`, or no completion) ends at `OPEN`, later than every instant.
 
 Values are checked once, by `raftlog.verify.histories.shapes`.
 """
@@ -23,11 +22,11 @@ from raftlog.verify.histories.shapes import SHAPES, are_texts, completed, poll
 @final
 @attrs.define(eq=False)
 class Pairing:
-    """Feed it operations in file order; `found` has the intervals in the order of their completion.
+    """Pairs the operations that it is fed in file order.
 
-    `finish()` adds what never completed. Nemesis lines are collected aside, in `nemesis`.
-    `raftlog.verify.histories.raw_pairing` does the same with usual lines, faster, on the same
-    state.
+    `found` has the intervals in the order of their completion. `finish()` adds those that never
+    completed. Nemesis lines are collected in `nemesis`. `raftlog.verify.histories.raw_pairing` does
+    the same with usual lines, faster, on the same state.
     """
 
     found: list[Interval] = attrs.field(factory=list)
@@ -40,12 +39,12 @@ class Pairing:
     last_index: int = -1
 
     def feed(self, ops: Iterable[Op]) -> None:
-        """Pair the lines; `BadHistory` where they contradict each other."""
+        """Pair the lines. Raises `BadHistory` where they contradict each other."""
         for op in ops:
             self.one(op)
 
     def one(self, op: Op) -> None:
-        """The next line."""
+        """Take the next line."""
         if op.index <= self.last_index:
             raise BadHistory(f"index {op.index} follows {self.last_index}", do="indexes only rise")
         self.last_index = op.index
@@ -74,14 +73,14 @@ class Pairing:
                     log.put(offset, value)
 
     def log_of(self, key: str) -> KnownLog:
-        """What is known of `key` so far."""
+        """The known part of the log of `key`."""
         log = self.logs.get(key)
         if log is None:
             log = self.logs[key] = KnownLog(intern(key))
         return log
 
     def finish(self) -> None:
-        """What is still open may have happened, or may yet."""
+        """End the pairing. Operations that are still open may have happened, or may yet."""
         left = [interval_of(call, None) for call in self.open_ops.values()]
         self.found += left
         self.unanswered += [op for op in left if op.f == "send"]
@@ -104,7 +103,7 @@ class Pairing:
 
 
 def says_more(call: Op, end: Op) -> bool:
-    """Whether the lines carry evidence beside the node that answered."""
+    """Whether the two lines carry evidence beside the node that answered."""
     return not (
         end.hw is end.term is end.log_start is end.producer is end.rebalance is end.error is None
         and call.producer is call.member is end.member is None
@@ -113,9 +112,9 @@ def says_more(call: Op, end: Op) -> bool:
 
 
 def interval_of(call: Op, end: Op | None, logs: dict[str, KnownLog] | None = None) -> Interval:
-    """One operation from its two lines (`end` None: nobody completed it).
+    """One operation from its two lines; `end` is None where no completion was recorded.
 
-    With `logs`, by key, what is read shares the memory of what was sent.
+    With `logs`, by key, values that were read share the memory of those that were sent.
     """
     if not -OPEN < call.time_ns < OPEN:
         raise BadHistory("a time is out of range", on=_at(call, end))
@@ -166,7 +165,7 @@ def _at(call: Op, end: Op | None) -> str:
 
 
 def add_evidence(interval: Interval, call: Op, end: Op) -> None:
-    """What the lines say beside the operation itself, checked."""
+    """Add the evidence of the two lines to `interval`, checked."""
     found: dict[str, Any] = {}
     for name in ("hw", "log_start"):
         value = getattr(end, name)
@@ -199,8 +198,11 @@ def add_evidence(interval: Interval, call: Op, end: Op) -> None:
 
 
 def _member(call: Op, end: Op) -> list[Any]:
-    """Who acts for which group: [group, member, generation or None]. The completion's counts: a
-    client may have joined a newer generation before it sent the request."""
+    """The group that a client acts for: [group, member, generation or None].
+
+    The completion decides, since a client may have joined a newer generation before it sent the
+    request.
+    """
     member = end.member if end.member is not None else call.member
     three = type(member) is list and len(member) == 3
     _require(
@@ -216,8 +218,11 @@ def _member(call: Op, end: Op) -> list[Any]:
 
 
 def _add_completion(interval: Interval, call: Op, end: Op) -> None:
-    """What the completion says of the sends that its `ok` would not: `claimed`, where those of an
-    `info` may lie; `called`, the sends of the call where the completion names others."""
+    """Add the facts about sends that only the completion tells.
+
+    `claimed` has the places that the end of an `info` operation names. `called` has the sends of
+    the call, where the completion names others.
+    """
     found: dict[str, Any] = {}
     if interval.f == "send":
         base = _claimed_base(interval.asked, end.value)
@@ -242,8 +247,11 @@ def _add_completion(interval: Interval, call: Op, end: Op) -> None:
 
 
 def _claimed_base(asked: Any, value: Any) -> int | None:
-    """The offset that the completion of an `info` send names. A batch of two is a list of two as
-    well; only `[offset, what was asked]` names an offset."""
+    """The offset that the completion of an `info` send names, or None.
+
+    A batch of two values is a list of two as well, so only `[offset, what was asked]` names an
+    offset.
+    """
     if type(value) is not list or len(value) != 2 or value == asked or value[1] != asked:
         return None
     return value[0] if type(value[0]) is int and value[0] >= 0 else None

@@ -1,8 +1,8 @@
-"""What a poll returned: offsets and values, checked and kept in little memory.
+"""The answers of polls: offsets and values, checked and kept in little memory.
 
-Polls are most of a history's bytes: each record is sent once and read many times. `KnownLog` exists
-for that: it has one copy of every value that was acknowledged or read, and the JSON that says so,
-so that a poll which returned just that is neither parsed nor stored again.
+Polls are most of a history's bytes: each record is sent once and read many times. `KnownLog` has
+one copy of every value that was acknowledged or read, and the JSON that says so. A poll that
+returned just that JSON is neither parsed nor stored again.
 """
 
 import json
@@ -17,7 +17,8 @@ from typing import Any, Final, final
 import msgspec
 
 _WAITING_MAX: Final = 256
-"""Acknowledgements of one key that came before those of lower offsets: more than are in flight."""
+"""The most acknowledgements of one key that may wait for those of lower offsets. It is more than a
+client has in flight."""
 _OPENING: Final = ord("[")
 _CLOSING: Final = ord("]")
 _PAIR_BYTES_MIN: Final = len("[0,0],")
@@ -30,8 +31,8 @@ Value = str | int
 class KnownLog:
     """The log of one key as the lines have told it so far, from one offset on without a gap.
 
-    Only ever a help for reading: what a poll returned is decided by the poll's own bytes. A value
-    never changes once it is here, so that polls may refer to it (`Pairs`).
+    It only saves work: a poll's own bytes decide what the poll returned. A value that is here never
+    changes, so that polls may refer to it (`Pairs`).
     """
 
     __slots__ = (
@@ -50,22 +51,22 @@ class KnownLog:
         self.key = key
         self.first = 0
         self.end = -1
-        """The offset that comes next; -1 before the first."""
+        """The offset after the last known value; -1 before the first."""
         self.values: list[Value] = []
-        """What lies at `first` and behind it."""
+        """The known values, from offset `first` on."""
         self._text = bytearray()
-        """The JSON of a poll that returned everything, without its outer brackets. It lags behind
-        `values`, and grows when a poll needs more of it."""
+        """The JSON of a poll that returned everything, without its outer brackets. It may be
+        shorter than `values`, and grows when a poll needs more of it."""
         self._starts = array("q")
-        """Where each pair begins in `_text`."""
+        """Where each pair begins in `_text`, in bytes."""
         self._spaced = False
-        """The style of the JSON, learned from the first poll: whether spaces follow commas, and
-        whether texts beyond ASCII are written as they are."""
+        """The style of the JSON, learned from the first poll: whether spaces follow commas.
+        `_unicode` says whether texts beyond ASCII are written as they are."""
         self._unicode = False
         self._waiting: dict[int, Value] = {}
 
     def put(self, offset: int, value: Value) -> None:
-        """`value` lies at `offset`."""
+        """Take note that `value` lies at `offset`; it waits while the log has a gap before it."""
         if offset == self.end and not self._waiting:
             self.end = offset + 1
             self.values.append(value)
@@ -83,15 +84,15 @@ class KnownLog:
             self.end += 1
 
     def told(self, words: bytes) -> "Pairs | None":
-        """What a poll returned whose JSON is `words`, if that is known word for word.
+        """The answer of a poll whose JSON is `words`; None unless the log knows all of it.
 
-        JSON that is a prefix of JSON and ends behind a bracket ends behind the same bracket, so a
-        match ends where one of the known pairs ends.
+        A match ends where one of the known pairs ends: when a text is a prefix of the known JSON
+        and ends behind a bracket, the known JSON has the same bracket there.
         """
         if words == b"[]":
             return Pairs([], 0, ())
         try:
-            first = int(words[2 : words.find(b",")])  # what is no plain number matches nothing
+            first = int(words[2 : words.find(b",")])  # a text that is no number matches nothing
         except ValueError:
             return None
         place = first - self.first
@@ -107,7 +108,7 @@ class KnownLog:
         return Pairs(first, bisect_left(starts, begin + len(pairs), place, most) - place, self)
 
     def _freshen(self, words: bytes) -> None:
-        """Bring `_text` up to date, in the style of `words`."""
+        """Extend `_text` to all of `values`, in the style of `words`."""
         text, starts = self._text, self._starts
         if not starts:
             self._spaced = words[words.find(b",") :].startswith(b", ")
@@ -127,11 +128,11 @@ class KnownLog:
         text += more
 
     def close(self) -> None:
-        """No more is to be told: only the values stay."""
+        """Drop everything but the values: no more lines will come."""
         self._text, self._starts, self._waiting = bytearray(), array("q"), {}
 
     def share(self, first: int, values: tuple[Value, ...]) -> "Pairs":
-        """`values`, which a poll found from `first` on, by what is known already."""
+        """The pairs of a poll that found `values` from `first` on, part of this log if possible."""
         known, place, end = self.values, first - self.first, first + len(values)
         if self.end < 0 or not 0 <= place <= len(known):
             return Pairs(first, len(values), values)
@@ -146,14 +147,15 @@ class KnownLog:
 
 @final
 class Pairs(msgspec.Struct, eq=False, gc=False):
-    """What a poll returned of one key: offsets and values, in the order of their return.
+    """The answer of a poll for one key: offsets and values, in the order in which it returned them.
 
-    Of consecutive offsets, the usual case, only the first is kept, and of values that are known to
-    lie there only where: little memory, and whole polls can be compared with the log at once.
+    Consecutive offsets, the usual case, are kept as the first of them. Values that the log has at
+    the same offsets are kept as a reference to the log. That takes little memory, and a whole poll
+    can be compared with the log at once.
     """
 
     places: int | list[int]
-    """Every offset, or the first of consecutive ones."""
+    """Every offset, or only the first where they are consecutive."""
     count: int
     held: tuple[Any, ...] | KnownLog
     """The values, or the log that has them at the same offsets."""
@@ -171,7 +173,7 @@ class Pairs(msgspec.Struct, eq=False, gc=False):
 
     @property
     def offsets(self) -> Sequence[int]:
-        """A range, or a list where offsets do not follow each other."""
+        """The offsets: a range where they are consecutive, else a list."""
         places = self.places
         if isinstance(places, int):
             return range(places, places + self.count)
@@ -179,7 +181,10 @@ class Pairs(msgspec.Struct, eq=False, gc=False):
 
     @classmethod
     def of(cls, pairs: Sequence[Sequence[Any]], log: KnownLog | None = None) -> "Pairs":
-        """From JSON. ValueError or TypeError where that is not a list of offsets and values."""
+        """The pairs in parsed JSON.
+
+        Raises ValueError or TypeError where it holds no offsets and values.
+        """
         if not pairs:
             return cls([], 0, ())
         offsets, values = zip(*pairs, strict=True)
@@ -198,7 +203,7 @@ class Pairs(msgspec.Struct, eq=False, gc=False):
 
     @property
     def end(self) -> int:
-        """One more than the highest offset; 0 if there is none."""
+        """One more than the highest offset; 0 where there is none."""
         places = self.places
         if type(places) is int:
             return places + self.count
@@ -207,7 +212,7 @@ class Pairs(msgspec.Struct, eq=False, gc=False):
 
 def _lines_of(first: int, values: Sequence[Value], unicode: bool) -> bytes:
     """The pairs of `values`, which lie from `first` on, as lines of JSON without spaces."""
-    with suppress(UnicodeEncodeError):  # half a surrogate pair, which JSON can only escape
+    with suppress(UnicodeEncodeError):  # half a surrogate pair: JSON can only escape it
         lines = _JSON_LINES(list(enumerate(values, first)))
         if unicode or lines.isascii():
             return lines
@@ -225,8 +230,8 @@ def values_of(asked: Any) -> tuple[Value, ...]:
 def _are_usual(offsets: Sequence[Any], values: Sequence[Any]) -> bool:
     """Whether all offsets are natural numbers and all values texts, told without a loop of ours.
 
-    A sum shows any fraction. That leaves truth values, which count as 0 and 1: none can hide where
-    the least is 2 or more.
+    The sum of the offsets shows any fraction. Truth values remain, which count as 0 and 1: none can
+    hide where the lowest offset is 2 or more.
     """
     try:
         "".join(values)

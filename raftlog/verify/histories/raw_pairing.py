@@ -1,8 +1,8 @@
-"""Pairing usual lines without parsing what they say twice.
+"""Pairs usual lines without parsing again what earlier lines said.
 
-Every poll repeats pairs that were acknowledged: here they are compared as bytes
-(`raftlog.verify.histories.pairs.KnownLog`), and only what is new is parsed. Whatever is not simply
-that, or a send of one value that was acknowledged, goes the way of
+Every poll repeats pairs that were acknowledged. Here their bytes are compared with the known ones
+(`raftlog.verify.histories.pairs.KnownLog`), and only new pairs are parsed. Only an acknowledged
+send of one value and a poll of known pairs take this way. All other lines go to
 `raftlog.verify.histories.pairing`, which decides everything.
 """
 
@@ -26,7 +26,7 @@ _ANYTHING: Final = msgspec.json.Decoder().decode
 @final
 @attrs.define(eq=False)
 class RawPairing:
-    """A `Pairing` that is fed raw lines as well."""
+    """A `Pairing` that accepts raw lines as well."""
 
     pairing: Pairing = attrs.field(factory=Pairing)
 
@@ -63,11 +63,14 @@ class RawPairing:
         pairing.last_index = last
 
     def _usual(self, call: Op, end: RawLine, logs: dict[str, KnownLog]) -> Interval | None:
-        """An acknowledged send of one text, or a poll that returned only what is known; None for
-        all else."""
+        """The interval of an acknowledged send of one text, or of a poll of known pairs.
+
+        None for every other operation.
+        """
         asked, key, answer = call.value, call.key, end.value
         start_ns, end_ns = call.time_ns, end.time_ns
-        # One text for all lines, of `f` and of each key: their own would cost much memory.
+        # All lines share one text for `f` and one for each key: a text per line would cost much
+        # memory.
         if type(answer) is list:
             if type(asked) is not str or len(answer) != 2 or key is None or end.f != "send":
                 return None
@@ -98,7 +101,7 @@ class RawPairing:
         found = Interval(
             call.index, process, f, key, "ok", start_ns, end_ns, asked, value, end.node
         )
-        # What `says_more` asks, without the call.
+        # The same question as `says_more`, without the call.
         if not (
             end.hw is end.term is end.log_start is end.producer is end.rebalance is None
             and end.error is end.member is call.producer is call.member is None

@@ -1,7 +1,6 @@
-"""The shapes of values, one function per `f`: what was asked and what came back, as `Interval` has
-them.
+"""The shapes of values, one function per `f`: the request and the answer as `Interval` has them.
 
-Values are checked here, once: everything behind may rely on the shapes that the table in
+Values are checked here, once: all later code may rely on the shapes that the table in
 docs/internals/history_format.md gives for each `f`.
 """
 
@@ -12,11 +11,11 @@ from raftlog.verify.histories.history import Op
 from raftlog.verify.histories.pairs import KnownLog, Pairs, values_of
 
 REBALANCES: Final = ("assigned", "revoked", "lost")
-"""What a consumer of a group is told about partitions."""
+"""The messages about partitions that a consumer of a group gets."""
 
 
 def are_texts(value: Any) -> bool:
-    """Whether it is a list of texts."""
+    """Whether `value` is a list of texts."""
     return type(value) is list and all(type(one) is str for one in value)
 
 
@@ -38,8 +37,8 @@ def _send(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
 def poll(
     call: Op, kind: str, value: Any, logs: dict[str, KnownLog] | None = None
 ) -> tuple[Any, Any]:
-    """What a poll returned; with `logs`, by key, it shares the memory of what was sent."""
-    # An info or a fail that repeats the positions it asked for has read nothing.
+    """The answer of a poll; with `logs`, by key, it shares the memory of values that were sent."""
+    # A poll of type info or fail that repeats the positions it asked for has read nothing.
     if value is None or (kind != "ok" and value == call.value):
         return call.value, None
     found = {}
@@ -51,8 +50,11 @@ def poll(
 
 
 def _txn(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
-    """The steps of a transaction, and what came of them. Where the completion names other keys or
-    values than the call, it is believed, as Jepsen does: it says what was really sent."""
+    """The steps of a transaction, and their results.
+
+    Where the completion names other keys or values than the call, the completion is believed, as
+    Jepsen does: it says what was really sent.
+    """
     asked: list[tuple[str, str, Any]] = []
     for micro in call.value:
         if micro[0] == "send":
@@ -90,7 +92,9 @@ def _checked_send(key: Any, sent: Any) -> tuple[str, str, Any]:
 
 def completed(sent: Any, completed: Any) -> tuple[Any, int | None]:
     """(the value, its offset or None) of a completed send: the value alone, or `[offset, value]`.
-    A batch that is repeated as it was asked is not taken for an offset and a value."""
+
+    A batch that repeats what was asked is not taken for an offset and a value.
+    """
     if completed == sent or type(completed) is not list or len(completed) != 2:
         return completed, None
     base, value = completed

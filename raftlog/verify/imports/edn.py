@@ -1,9 +1,9 @@
-"""EDN, the part that histories use: read it and write it. Nothing is evaluated.
+"""Reads and writes the part of EDN that histories use. Nothing is evaluated.
 
-nil, booleans, integers, floats, strings, characters, keywords, symbols, lists, vectors, maps, sets,
-`#_` discards, comments; a tagged element gives its plain value. Keywords become `Keyword`,
-everything else plain Python; a vector, list or set becomes a list, a map a dict (keys that cannot
-be hashed become tuples). Errors are `BadHistory` with the line.
+Read are nil, booleans, integers, floats, strings, characters, keywords, symbols, lists, vectors,
+maps, sets, `#_` discards and comments; a tagged element gives its plain value. Keywords become
+`Keyword`, everything else plain Python. A vector, list or set becomes a list, a map a dict (keys
+that cannot be hashed become tuples). Errors are `BadHistory` with the line.
 """
 
 import json
@@ -28,7 +28,7 @@ _FLOAT: Final = re.compile(r"[+-]?\d{1,400}(\.\d{0,400})?([eE][+-]?\d{1,4})?M?\Z
 
 @final
 class Keyword(str):
-    """`:name`, as the text `name`. Equal to it, so a keyword finds its text in a dict."""
+    """`:name`, as the text `name`. It equals that text, so it finds the text in a dict."""
 
     __slots__ = ()
 
@@ -65,12 +65,12 @@ class _Reader:
         self._at = 0
 
     def fail(self, what: str) -> BadHistory:
-        """The error, with the line it happened at."""
+        """The error for `what`, with the present line."""
         line = self._text.count("\n", 0, self._at) + 1
         return BadHistory(what, on=f"line {line}", do="it is not EDN as histories have it")
 
     def element(self, depth: int, *, closing: str = "") -> Any:
-        """The next element, `_END` at the end of the text, a `_Close` where `closing` allows it."""
+        """The next element: `_END` at the end of the text, a `_Close` where `closing` allows it."""
         if depth > EDN_DEPTH_MAX:
             raise self.fail(f"nested deeper than {EDN_DEPTH_MAX}")
         while True:

@@ -1,10 +1,10 @@
-"""Jepsen's histories: one EDN map per operation, with Jepsen's kafka workload understood.
+"""Reads and writes Jepsen's histories: one EDN map per operation, with Jepsen's kafka workload.
 
-`{:index 3, :time 12, :process 0, :type :invoke, :f :send, :value [[:send 5 17]]}`: in Jepsen a
-value is a list of micro-operations, `[:send k v]` -> `[:send k [offset v]]` and `[:poll]` ->
-`[:poll {k [[offset v] ...]}]`. A list with one send becomes our `send`, with polls only our `poll`,
-anything mixed our `txn`. Keys are written as text. Registers (`:read`, `:write`, `:cas`) pass as
-they are.
+A line is `{:index 3, :time 12, :process 0, :type :invoke, :f :send, :value [[:send 5 17]]}`. In
+Jepsen a value is a list of micro-operations: `[:send k v]` is answered by `[:send k [offset v]]`,
+and `[:poll]` by `[:poll {k [[offset v] ...]}]`. A list with one send becomes our `send`, one with
+polls only our `poll`, any other list our `txn`. Keys are written as text. Registers (`:read`,
+`:write`, `:cas`) pass as they are.
 
 Nothing is invented: where `:index` or `:time` are missing, the place in the file stands for both.
 """
@@ -18,7 +18,7 @@ from raftlog.verify.imports.edn import Keyword, read_all, write
 REGISTER: Final = ("read", "write", "cas")
 """Operations of a register."""
 ONE_REGISTER: Final = "register"
-"""The key of a history that has one register and does not name it."""
+"""The key that a history with one register gets when it names none."""
 _MODELS: Final = {
     **dict.fromkeys(REGISTER, "cas-register"),
     **dict.fromkeys(("get", "put", "append"), "key-value"),
@@ -55,8 +55,10 @@ def read_ops(text: str) -> Iterator[Op]:
 
 
 def _completed_otherwise(documents: Sequence[Mapping[Any, Any]]) -> dict[int, None]:
-    """The places of calls, and of their completions, that name other sends than each other. They
-    stay transactions, also with one step: a transaction's completion says what was sent."""
+    """The places of calls whose completions name other sends, and of those completions.
+
+    They stay transactions, also with one step: a transaction's completion says what was sent.
+    """
     found: dict[int, None] = {}
     calls: dict[Any, int] = {}
     for place, document in enumerate(documents):
@@ -95,8 +97,11 @@ def _same_send(asked: Sequence[Any], done: Sequence[Any]) -> bool:
 
 
 def _by_key(documents: Iterable[Mapping[Any, Any]]) -> bool:
-    """Whether the values of a register's operations are `[key value]`: a read asks for nothing,
-    so that its call is nil where there is one register, and `[key nil]` where there are many."""
+    """Whether the values of a register's operations are `[key value]`.
+
+    A read asks for nothing: its call is nil where there is one register, and `[key nil]` where
+    there are many.
+    """
     kinds: dict[bool, int] = {}
     for place, document in enumerate(documents):
         if document.get("f") == "read" and document.get("type") == "invoke":
@@ -114,7 +119,7 @@ def _by_key(documents: Iterable[Mapping[Any, Any]]) -> bool:
 
 
 def _split_key(op: Op, call: Op | None, place: int) -> None:
-    """`[key value]` becomes key and value. A completion that names nothing is of its call's key."""
+    """Turn `[key value]` into key and value. A completion without a key takes that of its call."""
     value = op.value
     if op.type == "invoke" or call is None or op.type == "ok" or _names(value, call.key):
         if not isinstance(value, list) or len(value) != 2:
@@ -133,7 +138,7 @@ def _names(value: Any, key: str | None) -> bool:
 
 
 def header_for(ops: Iterable[Op]) -> Header:
-    """The header of an import, guessed from what the operations do."""
+    """The header of an import, guessed from its operations."""
     options: dict[str, Any] = {"read_consistency": "committed-prefix", "dense": False}
     model = "log"
     for op in ops:
@@ -147,7 +152,7 @@ def header_for(ops: Iterable[Op]) -> Header:
 
 
 def _op_of(document: Mapping[Any, Any], place: int, *, whole: bool = False) -> Op:
-    """`whole`: a send of one value stays a transaction."""
+    """One operation from its map; with `whole` a send of one value stays a transaction."""
     process, kind, f = document.get("process"), document.get("type"), document.get("f")
     if not isinstance(f, str) or kind not in TYPES:
         raise BadHistory(":f or :type is missing", on=f"operation {place}")
@@ -214,7 +219,7 @@ def plain(value: Any) -> Any:
 
 
 def _kafka(op: Op, value: Any, *, whole: bool) -> None:
-    """Micro-operations in, our `send`, `poll` or `txn` out."""
+    """Turn micro-operations into our `send`, `poll` or `txn`, in place."""
     steps = []
     for micro in value:
         if micro[0] == "send":
@@ -240,13 +245,17 @@ def _kafka(op: Op, value: Any, *, whole: bool) -> None:
 
 
 def _have_read(op: Op, steps: Sequence[Sequence[Any]]) -> bool:
-    """Whether an end of any type says what was read: also what came to nothing has read it."""
+    """Whether a completion says what was read.
+
+    One of any type may: a failed read has read as well.
+    """
     return op.type != "invoke" and any(step[0] == "poll" and step[1] for step in steps)
 
 
 def _reads(reads: Mapping[Any, Any]) -> dict[str, list[Any]]:
-    """A key's pairs; a pair without an offset (Jepsen writes nil) cannot be placed and is
-    left out.
+    """The pairs by key.
+
+    A pair without an offset (Jepsen writes nil) has no place and is left out.
     """
     return {
         str(key): [plain(pair) for pair in pairs if pair[0] is not None]
@@ -255,7 +264,7 @@ def _reads(reads: Mapping[Any, Any]) -> dict[str, list[Any]]:
 
 
 def write_op(op: Op) -> str:
-    """One operation as a line of Jepsen's EDN; our own fields beside Jepsen's keep their names."""
+    """One operation as a line of Jepsen's EDN; fields that only we have keep their names."""
     document: dict[Any, Any] = {
         Keyword("index"): op.index,
         Keyword("time"): op.time_ns,

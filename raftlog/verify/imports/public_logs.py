@@ -1,11 +1,11 @@
-"""Histories as others publish them: which format a text has, and the operations in it.
+"""Reads histories as others publish them: tells the format of a text and reads its operations.
 
 * Jepsen's and Knossos' EDN (`raftlog.verify.imports.jepsen_edn`), whatever the file is called;
 * the console logs of Jepsen that Porcupine tests itself with (`test_data/jepsen/etcd_*.log`): `INFO
   jepsen.util - <process> :invoke :cas [1 2]`, one compare-and-set register without a name;
 * Porcupine's `test_data/kv/*.txt`: EDN with `get`, `put` and `append` of texts by key.
 
-None of them has times, so the place in the file stands for them, as for EDN without `:time`.
+None of them has times, so the place in the file stands for the time, as for EDN without `:time`.
 """
 
 import re
@@ -20,7 +20,7 @@ _CONSOLE: Final = re.compile(
     r"INFO\s+jepsen\.util - (\d+)\s+:(invoke|ok|fail|info)\s+:(read|write|cas)\s+(.*)"
 )
 _LOOKED_AT: Final = 4_096
-"""How much of a text tells its format: a console log may begin with lines of other kinds."""
+"""Characters that are enough to tell the format: a console log may begin with other lines."""
 
 
 def is_public(text: str) -> bool:
@@ -30,7 +30,7 @@ def is_public(text: str) -> bool:
 
 
 def read_public(text: str) -> Iterator[Op]:
-    """The operations of a text in one of the formats. `BadHistory` where it makes no sense."""
+    """The operations of a text in one of the formats. Raises `BadHistory` for any other text."""
     return _console_ops(text) if _is_console(text[:_LOOKED_AT]) else read_ops(text)
 
 
@@ -39,7 +39,10 @@ def _is_console(text: str) -> bool:
 
 
 def _console_ops(text: str) -> Iterator[Op]:
-    """A compare that failed is a fact about the register; a read that failed says nothing."""
+    """The operations of a console log.
+
+    A failed compare is a fact about the register; a failed read says nothing.
+    """
     for index, line in enumerate(text.splitlines()):
         match = _CONSOLE.match(line)
         if match is None:

@@ -1,9 +1,8 @@
-"""Values and places: the classes that need only who wrote, where it lies and who read it.
+"""Judges values and places: the classes that need only writer, offset and readers of a value.
 
 The rules about one process are in `raftlog.verify.judging.process_order`, cycles in
-`raftlog.verify.judging.cycles`. `phantom` and `fork` fall out of the same facts and are judged here
-too. Each check is one pass over one key's facts. A witness is built for the first finding of a
-class only.
+`raftlog.verify.judging.cycles`. `phantom` and `fork` follow from the same facts and are judged here
+too. Each check is one pass over one key's facts. Only the first finding of a class gets a witness.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,15 +16,17 @@ from raftlog.verify.judging.facts import Batch, KeyFacts
 from raftlog.verify.judging.verdict import Findings, Witness
 
 CONFLICTS: Final = ("inconsistent-offsets", "duplicate", "phantom")
-"""The value conflicts of the log model: each alone rules out any linearization, as `G1a` does."""
+"""The value conflicts of the log model. Each alone rules out any linearization, as `G1a` does."""
 
 
 def check_key(
     facts: KeyFacts, operations: Sequence[Interval], findings: Findings, *, final_read: object
 ) -> None:
-    """All classes of this module for one key. `operations` is searched for witnesses only.
-    `final_read` is the header's option."""
-    if facts.at:  # else nobody was told where anything lies
+    """Judge all classes of this module for one key. `final_read` is the header's option.
+
+    `operations` is searched for witnesses only.
+    """
+    if facts.at:  # else no operation was told an offset
         findings.check("inconsistent-offsets", "duplicate")
     if facts.read_any:
         findings.check("phantom")
@@ -66,7 +67,7 @@ def reader_of(
 def source_of(
     facts: KeyFacts, operations: Sequence[Interval], value: Value, offset: int
 ) -> Interval | None:
-    """Who says that `value` lies at `offset`: a reader, else the send that was told so."""
+    """The operation that says that `value` lies at `offset`: a reader, or the send itself."""
     reader = reader_of(facts, operations, value, offset)
     if reader is not None:
         return reader
@@ -100,7 +101,10 @@ def _inconsistent_witness(facts: KeyFacts, operations: Sequence[Interval], offse
 
 
 def forks(facts: KeyFacts, operations: Sequence[Interval], findings: Findings) -> None:
-    """Two nodes, two values. An acknowledgement names the node that answered it, too."""
+    """Find offsets where two nodes hold different values.
+
+    An acknowledgement names the node that answered, so it counts like a read.
+    """
     claims: dict[int, dict[Value, Interval]] = {offset: {} for offset in sorted(facts.also_at)}
     for op in operations:
         if op.node is None:
@@ -116,7 +120,7 @@ def forks(facts: KeyFacts, operations: Sequence[Interval], findings: Findings) -
 
 
 def claims_of(op: Interval, key: str) -> Iterable[tuple[int, Value]]:
-    """(offset, value) of all that `op` says about the log of `key`: what it read, or was told."""
+    """(offset, value) of all that `op` says about the log of `key`, by reading or as a send."""
     if op.f == "send" and op.key == key and op.value is not None:
         return enumerate(values_of(op.asked), op.value)
     return op.reads().get(key, ())

@@ -48,7 +48,7 @@ MODES = (LINEARIZABLE, COMMITTED_PREFIX)
 _LENGTHS = ("empty", "end", "start")
 _GROUPS = ("assign", "subscribe", "rebalance", "offset_commit", "offset_fetch")
 _OF_LOGS = frozenset(("send", "poll", "txn", "crash", *_LENGTHS, *_GROUPS))
-"""What the log model knows, by `f`."""
+"""The operations that the log model knows, by `f`."""
 
 
 class JudgeOptions(TypedDict, total=False):
@@ -84,7 +84,7 @@ _DEFAULTS: Final[JudgeOptions] = {
 @final
 @attrs.frozen(kw_only=True)
 class Judgement:
-    """A verdict with what it was made from, for the report."""
+    """A verdict with the operations and facts behind it, for the report."""
 
     verdict: Verdict
     header: Header
@@ -92,22 +92,22 @@ class Judgement:
     nemesis: Sequence[Op]
     facts: Facts
     settings: Mapping[str, Any]
-    """How it was judged: `model`, `reads`, `allowed`, `search_steps`, `hole_steps`."""
+    """The options of the judge: `model`, `reads`, `allowed`, `search_steps`, `hole_steps`."""
 
 
 @checked
 def check_history(source: Source, **options: Unpack[JudgeOptions]) -> Verdict:
     """Judge a history: an open `history.jsonl`, lines, or a reader.
 
-    `JudgeOptions` describes the keywords. Raises `BadHistory` or `FutureFormat` for what is no
-    history at all.
+    `JudgeOptions` describes the keywords. Raises `BadHistory` or `FutureFormat` for a
+    source that is no history.
     """
     return judge(source, **options).verdict
 
 
 @checked
 def judge(source: Source, **options: Unpack[JudgeOptions]) -> Judgement:
-    """`check_history`, keeping the facts for the report."""
+    """Judge a history like `check_history`, and keep the facts for the report."""
     reader = source if isinstance(source, HistoryReader) else HistoryReader(source)
     with _collector_paused():
         return _judge(reader, options)
@@ -115,7 +115,10 @@ def judge(source: Source, **options: Unpack[JudgeOptions]) -> Judgement:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Millions of small objects, none in a cycle: looking for cycles would double the time."""
+    """Pause Python's search for reference cycles.
+
+    A judgement makes millions of small objects and no cycle; the search would double its time.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -142,7 +145,7 @@ def judge_operations(
     nemesis: Sequence[Op] = (),
     **options: Unpack[JudgeOptions],
 ) -> Judgement:
-    """Judge what is already paired."""
+    """Judge operations that are already paired."""
     asked: JudgeOptions = {**_DEFAULTS, **options}
     chosen, allowed, always = asked["model"], asked["allowed"], asked["always"]
     if chosen is None:
@@ -199,8 +202,10 @@ def judge_operations(
 
 
 def _strangers(operations: Sequence[Interval]) -> list[str]:
-    """A note on operations that say nothing about a log. A history of nothing else is no log's:
-    to call it valid would be a pass that nobody earned."""
+    """A note on operations that say nothing about a log.
+
+    A history of nothing else is no log's: calling it valid would be a pass without any check.
+    """
     strange = {f: 0 for f in dict.fromkeys(map(attrgetter("f"), operations)) if f not in _OF_LOGS}
     if not strange:
         return []
@@ -232,7 +237,7 @@ def _renamed(operations: Iterable[Interval]) -> list[str]:
 def mode_of(options: Mapping[str, Any]) -> str:
     """The consistency of reads that the history claims."""
     mode = options.get("read_consistency", COMMITTED_PREFIX)
-    if mode == "committed":  # the broker's own word for it
+    if mode == "committed":  # the name of this mode in the broker's settings
         return COMMITTED_PREFIX
     if mode not in MODES:
         raise BadHistory(
@@ -301,8 +306,9 @@ def _check_log(
 def _conflicts(
     facts: KeyFacts, before: Mapping[str, int], findings: Findings, allowed: Collection[str]
 ) -> None:
-    """A value conflict rules out any linearization; unless it is allowed, the class says so as
-    well.
+    """Count a value conflict: it rules out any linearization.
+
+    Unless the conflict is allowed, the class of linearizability says so as well.
     """
     for name in anomalies.CONFLICTS:
         more = findings.counts.get(name, 0) - before.get(name, 0)

@@ -1,5 +1,4 @@
-"""Every class of anomaly by name, with its definition in a sentence, and the rules of what is
-allowed.
+"""Every class of anomaly by name, with its definition in a sentence, and the rules of allowing.
 
 The report and docs/reference/anomalies.md print these sentences.
 """
@@ -234,12 +233,12 @@ G1C: Final = ("G1c", "G1c-process", "G1c-realtime")
 
 
 def allowed_by_default(source: str, options: Mapping[str, Any]) -> frozenset[str]:
-    """What is counted and shown but makes nothing invalid.
+    """The classes that are counted and shown but make nothing invalid.
 
-    raftlog's own runs: only skips between sends of one operation, where producers interleave,
-    owners that overlap in time, which proves nothing, and with `subscribe` the two poll rules that
-    a rebalance breaks. Imports follow Jepsen's kafka test:
-    also all G0, and with transactions (write order edges) G1c.
+    raftlog's own runs allow skips between sends of one operation, where producers interleave, and
+    owners that overlap in time, which proves nothing. With `subscribe` they allow the two poll
+    rules that a rebalance breaks. Imports follow Jepsen's kafka test: they also allow all G0, and
+    with transactions (write order edges) G1c.
     """
     allowed = ["int-send-skip", "owner-overlap"]
     if options.get("consumer") == "subscribe":

@@ -1,18 +1,17 @@
-"""G0 and G1c: cycles of dependencies between operations.
+"""Judges G0 and G1c: cycles of dependencies between operations.
 
 Edges: ww from the writer at one index to the writer at the next; wr from a writer to the operations
 that read it; no rw edges. The `-process` variants add the order of each process, the `-realtime`
 variants the order of operations that do not overlap. A G0 cycle has a ww edge, a G1c cycle a wr
-edge; each cycle is counted under its plainest name, so the variants count only what needs them.
+edge. Each cycle is counted under its plainest name, so a variant counts only cycles that need it.
 
-Real time would need an edge for every pair of operations; a chain of barriers, one per return, says
-the same with a linear number: an operation points to the barrier of its return, a barrier to the
-next one and to everything invoked after it.
+Real time would need an edge for every pair of operations. A chain of barriers, one per return, says
+the same with a linear number of edges. An operation points to the barrier of its return. A barrier
+points to the next one and to every operation invoked after it and before the next.
 
 A log whose scan (`raftlog.verify.judging.linearizability`) found a linearization has none of these
 cycles: the points of the linearization rise along every edge. `acyclic_by_scan` says when that
-argument holds, and then nothing is searched; that is the usual case, and the reason why a valid
-history is cheap.
+argument holds, and then nothing is searched. That is the usual case, so a valid history is cheap.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +30,7 @@ _TIME: Final = "time"
 
 
 class Edge(NamedTuple):
-    """A dependency: `target` comes after."""
+    """A dependency: `target` comes after the operation that has this edge."""
 
     target: int
     kind: str
@@ -43,15 +42,18 @@ Graph = list[list[Edge]]
 def acyclic_by_scan(facts: Facts, operations: Sequence[Interval], findings: Findings) -> bool:
     """Whether the scan's result already rules out every cycle.
 
-    It does where the scan of every key passed without a value conflict, no operation both sends and
-    reads or sends to several places (`txn`), and no failed send lies in a log. The points of the
-    scan never fall along a ww or wr edge, and a step in time from one operation's return to a later
-    invocation raises them strictly; so a cycle would consist of ww and wr edges only, and these
-    lead up the log of one key, then end in a poll.
+    It does under three conditions. The scan of every key passed without a value conflict. No
+    operation both sends and reads, or sends to several places (`txn`). No failed send lies in a
+    log. Then:
+
+    1. The points of the scan never fall along a ww or wr edge.
+    2. A step in time, from one operation's return to a later invocation, raises them strictly.
+    3. So a cycle would consist of ww and wr edges only. These lead up the log of one key and then
+       end in a poll, which has no edge that leads on.
 
     Operations of one process may touch in time (return and next call at one instant). An edge
-    between them is weak as well, which leaves room for a cycle among equal instants: not ruled out
-    here.
+    between them does not raise the points strictly, so a cycle among equal instants is not ruled
+    out here.
     """
     if any(
         findings.counts.get(name) for name in ("linearizability", "duplicate", "phantom", "G1a")
@@ -98,8 +100,10 @@ def _cycles(
     nodes: Sequence[Interval],
     process: Graph,
 ) -> Iterator[tuple[str, list[tuple[int, str]]]]:
-    """(name, cycle) of each component with an edge of `kind`, under the plainest of `names`: plain,
-    with the order of processes, with real time."""
+    """(name, cycle) of each component with an edge of `kind`, under the plainest of `names`.
+
+    The names are those of a plain cycle, one with the order of processes, and one with real time.
+    """
     known: dict[int, None] = {}
     for name, more, barriers in zip(
         names, (None, process, None), (False, False, True), strict=True
@@ -185,9 +189,7 @@ def _add_barriers(graph: Graph, nodes: Sequence[Interval]) -> None:
 
 
 def components(graph: Graph) -> list[list[int]]:
-    """Strongly connected components of more than one node (Tarjan's algorithm, without
-    recursion).
-    """
+    """Strongly connected components of more than one node (Tarjan's algorithm, no recursion)."""
     index: list[int] = [-1] * len(graph)
     low = [0] * len(graph)
     on_stack = [False] * len(graph)
@@ -255,7 +257,7 @@ def _cycle_through(graph: Graph, component: Sequence[int], wanted: str) -> list[
 
 
 def _path(graph: Graph, inside: dict[int, None], start: int, goal: int) -> list[tuple[int, str]]:
-    """Breadth first from `start` to `goal`, as (node, kind of the edge that leaves it)."""
+    """The shortest path from `start` to `goal`, as (node, kind of the edge that leaves it)."""
     came: dict[int, tuple[int, str]] = {}
     queue = [start]
     for node in queue:

@@ -1,8 +1,8 @@
-"""Judge what the answers say about the cluster itself.
+"""Judges what the answers say about the cluster itself.
 
-High watermarks, terms, log starts, producer sequences and offset commits, where the writer of the
-history recorded them. "Before" always means that one operation returned before the other was
-invoked; what is concurrent is never judged.
+These are high watermarks, terms, log starts, producer sequences and offset commits, where the
+writer of the history recorded them. "Before" always means that one operation returned before the
+other was invoked; concurrent operations are never compared.
 """
 
 from bisect import bisect_left
@@ -23,22 +23,25 @@ _SEQUENCES: Final = 1 << 31
 """Kafka's producer sequences are 31 bits wide and wrap to 0."""
 
 Report = tuple[int, Interval]
-"""A number that an answer named, and the answer."""
+"""A number that an answer named, and the operation with that answer."""
 
 
 @final
 @attrs.define(eq=False)
 class Evidence:
-    """All evidence of one history, sorted into what each check wants. Plain lists: they merge."""
+    """All evidence of one history, sorted by the check that needs it.
+
+    The lists are plain, so that two histories' evidence can be merged.
+    """
 
     watermarks: dict[tuple[str, str], list[Report]] = attrs.field(factory=dict)
     """(key, node) -> high watermarks."""
     starts: dict[tuple[str, str], list[Report]] = attrs.field(factory=dict)
     """(key, node) -> log starts."""
     leaders: dict[tuple[str, int], dict[str, Interval]] = attrs.field(factory=dict)
-    """(key, term) -> nodes that acknowledged appends."""
+    """(key, term) -> the nodes that acknowledged appends, each with such an operation."""
     produced: dict[tuple[str, int], list[Interval]] = attrs.field(factory=dict)
-    """(key, producer id) -> its sends."""
+    """(key, producer id) -> the producer's sends."""
     commits: dict[tuple[str, str], list[Report]] = attrs.field(factory=dict)
     """(group, key) -> offset commits of type ok or info."""
     fetches: dict[tuple[str, str], list[Report]] = attrs.field(factory=dict)
@@ -116,9 +119,7 @@ def check(
 
 
 def regressions(reports: Sequence[Report]) -> list[tuple[Report, Report]]:
-    """Reports lower than one that was complete before they were asked for: (the higher,
-    the lower).
-    """
+    """Pairs of reports (higher, lower) where the higher was complete before the lower's call."""
     done = sorted(reports, key=lambda report: (report[1].end_ns, report[1].index))
     found: list[tuple[Report, Report]] = []
     highest: Report | None = None
@@ -207,7 +208,7 @@ class Highest:
 def _changed_below(
     facts: KeyFacts, operations: Sequence[Interval], marks: Highest, findings: Findings
 ) -> None:
-    """Another value at an offset that a reported high watermark had covered."""
+    """Find offsets whose value changed after a reported high watermark had covered them."""
     if not facts.also_at:
         return
     first: dict[int, tuple[Any, Interval]] = {}
@@ -240,7 +241,7 @@ def _replaced(
 def _shorter_below(
     key: str, operations: Sequence[Interval], marks: Highest, findings: Findings, mode: str
 ) -> None:
-    """The log found shorter than a reported high watermark. Reads that may lag say nothing."""
+    """Find logs that are shorter than a reported high watermark. Reads that may lag say nothing."""
     if mode != LINEARIZABLE:
         return
     for op in operations:
@@ -270,7 +271,9 @@ def _log_starts(
     options: Mapping[str, Any],
     mode: str,
 ) -> None:
-    """Per node; for linearizable `start` operations without a node, they are one sequence
+    """Find log starts that fall, pass a high watermark, or pass records without a retention policy.
+
+    Reports are compared per node. Linearizable `start` operations without a node are one sequence
     as well.
     """
     for (key, node), reports in evidence.starts.items():
@@ -297,8 +300,9 @@ def _passed(key: str, start: int, mark: int, op: Interval) -> Witness:
 
 
 def _unlicensed(facts: KeyFacts, report: Report, findings: Findings) -> None:
-    """Without a retention policy, log start must not pass an acknowledged record nobody
-    consumed.
+    """Find a log start that passed an acknowledged record which no client consumed.
+
+    Without a retention policy the log start must not pass such a record.
     """
     start, op = report
     for batch in facts.batches:
@@ -336,7 +340,7 @@ def _leaders(key: str, term: int, nodes: Mapping[str, Interval]) -> Witness:
 
 
 def _sequences(facts: KeyFacts, sends: Sequence[Interval], findings: Findings) -> None:
-    """One producer on one key: its acknowledged sends in the order of (epoch, sequence)."""
+    """Compare one producer's acknowledged sends to one key, in the order of (epoch, sequence)."""
     placed = [(_rank(op, sends[0]), op) for op in sends if op.type != "fail"]
     placed.sort(key=lambda item: (item[0], item[1].index))
     highest: tuple[int, Interval] | None = None
@@ -357,9 +361,7 @@ def _sequences(facts: KeyFacts, sends: Sequence[Interval], findings: Findings) -
 
 
 def _rank(op: Interval, first: Interval) -> tuple[int, int]:
-    """(epoch, sequence), the sequence unwrapped to within half a turn of the producer's
-    first send.
-    """
+    """(epoch, sequence) of a send; the sequence is unwrapped to within half a turn of `first`'s."""
     assert op.evidence is not None
     assert first.evidence is not None
     _, epoch, sequence = op.evidence["producer"]
@@ -399,7 +401,10 @@ def _offset_commits(
     fetches: Sequence[Report],
     findings: Findings,
 ) -> None:
-    """A fetch below an acknowledged commit needs a lower commit that may lie between the two."""
+    """Find fetches below an acknowledged commit.
+
+    Such a fetch needs a lower commit that may have taken effect between the two.
+    """
     acked = Highest([report for report in commits if report[1].type == "ok"])
     for offset, fetch in fetches:
         highest = acked.before(fetch.start_ns)

@@ -40,8 +40,9 @@ def describe(op: Interval) -> str:
 
 
 def order_violated(before: Interval, after: Interval) -> str:
-    """The sentence of a pair: `before` must precede `after`, yet was called after it had
-    returned.
+    """The sentence about a pair in the wrong order.
+
+    `before` must precede `after`, yet it was called after `after` had returned.
     """
     return (
         f"The {describe(before)} precedes the {describe(after)} in the log, yet the latter "

@@ -1,8 +1,7 @@
-"""What a history says about each key: who wrote what, where it lies, who read it, how long the log
-was.
+"""Collects the facts of a history by key: writers, places and readers of values, log lengths.
 
-The facts are derived in two passes: first all sends (so that a writer is known whatever the order
-of the lines), then all reads. A poll of many keys becomes one read per key with the same interval:
+There are two passes: first all sends, so that a writer is known whatever the order of the lines,
+then all reads. A poll of many keys becomes one read per key with the same interval, since
 linearizability is local.
 """
 
@@ -23,29 +22,29 @@ Bound = tuple[int, Interval]
 _LENGTHS: Final = ("empty", "end", "start")
 _NOTHING: Final[dict[str, Pairs]] = {}
 _GAP_MAX: Final = 4096
-"""Empty offsets that a log may have and still be compared by slices: 32 KiB of nothing."""
+"""The most empty offsets that a log may have and still be compared by slices: 32 KiB of pointers.
+"""
 
 
 @final
 class Sent(msgspec.Struct, eq=False, gc=False):
-    """One record batch of one send. `base` is set by the acknowledgement or by the first read of
-    it.
-    """
+    """One record batch of one send. `base` comes from the acknowledgement or from a read."""
 
     op: Interval
     sent: Value | tuple[Value, ...]
-    """The value, or those of a real batch: a tuple around each single one would cost 64 bytes."""
+    """The value, or the values of a real batch: a tuple around a single value would cost 64 bytes.
+    """
     base: int | None
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """What it carries, in order."""
+        """The values that the batch carries, in order."""
         sent = self.sent
         return sent if type(sent) is tuple else (sent,)  # type: ignore[return-value]
 
     @property
     def size(self) -> int:
-        """How many offsets it takes."""
+        """The number of offsets that the batch takes."""
         return len(self.sent) if type(self.sent) is tuple else 1
 
     def offset_of(self, value: Value) -> int | None:
@@ -56,8 +55,7 @@ class Sent(msgspec.Struct, eq=False, gc=False):
 
 
 Batch = Sent | Interval
-"""A batch; an acknowledged send of one record is its own, for an object more each would cost much.
-"""
+"""A batch. An acknowledged send of one record is its own batch, which saves an object for each."""
 
 
 class _SentTwice(Exception):
@@ -67,23 +65,21 @@ class _SentTwice(Exception):
 @final
 @attrs.define(eq=False)
 class KeyFacts:
-    """One key. Offsets map to the first value seen there; everything that contradicts it
-    is aside.
-    """
+    """One key. Offsets map to the first value seen there; contradicting values are kept beside."""
 
     key: str
     first_end: int = 0
     writers: dict[Value, Batch] = attrs.field(factory=dict)
-    """Value -> the batch that carries it, whatever became of the send."""
+    """Value -> the batch that carries it, also when its send failed."""
     batches: list[Batch] = attrs.field(factory=list)
     at: dict[int, Value] = attrs.field(factory=dict)
     """Offset -> the first value known there, from reads of any type and from acknowledged sends."""
     also_at: dict[int, dict[Value, Interval]] = attrs.field(factory=dict)
     """Offset -> the other values claimed there, each with the operation that claims it."""
     elsewhere: dict[Value, dict[int, Interval]] = attrs.field(factory=dict)
-    """Value -> offsets beside its batch's own place, each with the reader."""
+    """Value -> offsets other than its batch's own place, each with the operation that named it."""
     strays: dict[Value, dict[int, Interval]] = attrs.field(factory=dict)
-    """Values that nobody sent -> offsets, each with the reader."""
+    """Values that no operation sent -> offsets, each with the reader."""
     cut_short: dict[Value, tuple[int, Interval, Batch]] = attrs.field(factory=dict)
     """Values read so low that their batch would begin below offset 0."""
     acknowledged: list[Interval] = attrs.field(factory=list)
@@ -94,7 +90,7 @@ class KeyFacts:
     polled: bool = False
     """Whether an ok read returned anything."""
     read_any: bool = False
-    """Whether a read of any type did."""
+    """Whether a read of any type returned anything."""
     at_least: dict[int, Bound] = attrs.field(factory=dict)
     """Gap e -> earliest return of an ok read that proves tail >= e (`lb`)."""
     exact_in: dict[int, Bound] = attrs.field(factory=dict)
@@ -109,7 +105,7 @@ class KeyFacts:
     invoked: list[int] = attrs.field(factory=list)
     returned: list[int] = attrs.field(factory=list)
     plain: bool = True
-    """Whether the columns say it all: no batch of several and no failed send has a place."""
+    """Whether the columns say everything: no batch of several and no failed send has a place."""
     any_failed: bool = False
     """Whether any send failed."""
     any_batches: bool = False
@@ -117,26 +113,28 @@ class KeyFacts:
     log_start: int = 0
     log_start_op: Interval | None = None
     proven: dict[int, None] = attrs.field(factory=dict)
-    """The `Facts`' own: indexes of operations of type info that certainly happened."""
+    """Indexes of operations of type info that certainly happened. All keys share that of `Facts`.
+    """
     _order: list[int] | None = None
     _log: list[Value | None] | None = None
-    """`at` as a list from `_log_first` on, so that a poll is compared with one slice; None before
-    the first poll, empty where the gaps are too wide."""
+    """`at` as a list from `_log_first` on, compared with polls by slices. None before the first
+    poll, empty where the gaps are too wide."""
     _log_first: int = 0
     _same: KnownLog | None = None
-    """What was found to be what `_log` has, from offset `_same_from` to `_same_to`."""
+    """The known log that agrees with `_log` from offset `_same_from` to `_same_to`."""
     _same_from: int = 0
     _same_to: int = 0
     _seen_from: int = 0
-    """Offsets of which ok reads returned exactly what `_log` has there: a run that grows, ..."""
+    """The run that grows: from here to `_seen_to`, ok reads returned exactly the values of `_log`.
+    """
     _seen_to: int = 0
     _seen_runs: dict[int, int] = attrs.field(factory=dict)
-    """... and others, first offset -> end."""
+    """All other such runs: first offset -> end."""
 
     # --- sends ------------------------------------------------------------------------------------
 
     def send(self, op: Interval, values: tuple[Value, ...], base: int | None) -> None:
-        """One batch of one send of any type."""
+        """Take one batch of one send of any type."""
         if self.acknowledged:
             self.take_acknowledged()
         batch = Sent(op, values if len(values) > 1 else values[0], base)
@@ -151,7 +149,7 @@ class KeyFacts:
             self._claim(batch, op)
 
     def take_acknowledged(self) -> None:
-        """What `send` does, for all of `acknowledged` at once."""
+        """Do the work of `send` for all of `acknowledged` at once."""
         ops, self.acknowledged = self.acknowledged, []
         values: list[Value] = [op.asked for op in ops]
         bases: list[int] = [op.value for op in ops]
@@ -172,7 +170,7 @@ class KeyFacts:
                     self.also_at.setdefault(op.value, {}).setdefault(op.asked, op)
 
     def _claim(self, batch: Sent, op: Interval) -> None:
-        """`batch` got its place, from the answer to its own send or from another operation."""
+        """Note the place of `batch`, which the answer to its own send or another `op` told."""
         assert batch.base is not None
         if batch.size > 1 or batch.op.type == "fail":
             self.plain = False
@@ -184,8 +182,10 @@ class KeyFacts:
                 self.also_at.setdefault(offset, {}).setdefault(value, op)
 
     def plain_columns(self) -> tuple[list[int], list[int]] | None:
-        """(invoked, returned) by offset, if every offset from 0 on has exactly one record, of a
-        send of its own, and none failed or was seen anywhere else."""
+        """(invoked, returned) by offset from 0 on, of a plain log; None for any other.
+
+        In a plain log each offset has one record, sent alone. None failed or was seen elsewhere.
+        """
         count = len(self.placed)
         if not self.plain or self.cut_short or self.first_end or count != len(self.at):
             return None
@@ -201,7 +201,7 @@ class KeyFacts:
     # --- reads ------------------------------------------------------------------------------------
 
     def read(self, op: Interval, pairs: Pairs) -> None:
-        """One poll of this key, of any type."""
+        """Take one poll of this key, of any type."""
         if not pairs.count:
             return
         self.read_any = True
@@ -227,15 +227,17 @@ class KeyFacts:
                 _earliest(self.at_least, end, op)
 
     def _see(self, first: int, end: int) -> None:
-        """An ok read returned what `_log` has from `first` to `end`."""
+        """Note that an ok read returned the values of `_log` from `first` to `end`."""
         if self._seen_from <= first <= self._seen_to:
             self._seen_to = max(self._seen_to, end)
         elif self._seen_runs.get(first, 0) < end:
             self._seen_runs[first] = end
 
     def _has(self, pairs: Pairs, first: int, end: int) -> bool:
-        """Whether `at` says all that `pairs` say, which are consecutive. What was compared of a
-        `KnownLog` is not compared again."""
+        """Whether `at` has all of `pairs`, which are consecutive.
+
+        The part of a `KnownLog` that was compared before is not compared again.
+        """
         if self._log is None:
             self._log = self._as_list()
         held, start, begin = pairs.held, self._log_first, first
@@ -265,13 +267,13 @@ class KeyFacts:
         return list(map(self.at.get, range(first, last + 1)))
 
     def _copy(self, first: int, end: int) -> None:
-        """A read brought something new to all of `first` to `end`."""
+        """Bring `_log` up to date from `first` to `end`, where a read brought something new."""
         place = first - self._log_first
         if self._log and 0 <= place <= len(self._log):
             self._log[place : end - self._log_first] = map(self.at.get, range(first, end))
 
     def settle(self) -> None:
-        """All is in: what the runs saw is seen."""
+        """End the collecting: add the values of all runs to `seen`."""
         log: list[Any] = self._log or []
         start, reached = self._log_first, 0
         runs = [*self._seen_runs.items(), (self._seen_from, self._seen_to)]
@@ -291,7 +293,7 @@ class KeyFacts:
                 self._place(op, offset, value, batch)
 
     def claim(self, op: Interval, batch: Batch, base: int) -> None:
-        """`op` happened, and its end named `base` as the place of `batch`, though it is `info`."""
+        """Take `base`, which the end of `op` named though it is `info`, as the place of `batch`."""
         if batch.base is None:
             assert isinstance(batch, Sent), batch  # an acknowledged one has its place
             batch.base = base
@@ -303,7 +305,7 @@ class KeyFacts:
                     self.also_at.setdefault(offset, {}).setdefault(value, op)
 
     def _place(self, op: Interval, offset: int, value: Value, batch: Batch | None) -> None:
-        """A read that is not simply the acknowledged place of a single record."""
+        """Take a read that is not simply the acknowledged place of a single record."""
         if batch is None:
             self.strays.setdefault(value, {}).setdefault(offset, op)
             return
@@ -319,7 +321,7 @@ class KeyFacts:
             self.elsewhere.setdefault(value, {}).setdefault(offset, op)
 
     def length(self, op: Interval) -> None:
-        """An ok `empty`, `end` or `start`."""
+        """Take an ok `empty`, `end` or `start`."""
         position: int = op.value
         if op.f == "empty":
             _latest(self.at_most, position, op)
@@ -331,7 +333,7 @@ class KeyFacts:
             self.raise_log_start(position, op)
 
     def raise_log_start(self, start: int, op: Interval) -> None:
-        """Some answer named this log start."""
+        """Take a log start that an answer named."""
         if start > self.log_start:
             self.log_start, self.log_start_op = start, op
 
@@ -356,8 +358,7 @@ class KeyFacts:
         return bisect_left(order, offset)
 
     def committed(self, batch: Batch) -> bool:
-        """Whether the send of `batch` happened: acknowledged, or one value of its operation was
-        seen by an ok read. A transaction happens as a whole."""
+        """Whether `batch` was sent: acknowledged, or an ok read saw any value of its operation."""
         if batch.op.type == "ok" or batch.op.index in self.proven:
             return True
         return batch.op.type == "info" and any(value in self.seen for value in batch.values)
@@ -387,19 +388,19 @@ class Facts:
     first_ends: dict[str, int] = attrs.field(factory=dict)
     keys: dict[str, KeyFacts] = attrs.field(factory=dict)
     others: list[Interval] = attrs.field(factory=list)
-    """All operations but the sends that carry no evidence."""
+    """All operations except sends without evidence."""
     proven: dict[int, None] = attrs.field(factory=dict)
     """Indexes of operations of type info with a value that an ok read returned."""
 
     def of(self, key: str) -> KeyFacts:
-        """The facts of `key`, begun if need be."""
+        """The facts of `key`; begins them when the key is new."""
         facts = self.keys.get(key)
         if facts is None:
             facts = self.keys[key] = KeyFacts(key, self.first_ends.get(key, 0), proven=self.proven)
         return facts
 
     def add_all(self, operations: Sequence[Interval]) -> None:
-        """Both passes."""
+        """Take all operations, in both passes."""
         try:
             self._add_sends(operations)
             for facts in self.keys.values():
@@ -422,8 +423,7 @@ class Facts:
         self._take_claims()
 
     def _take_claims(self) -> None:
-        """The offsets that the ends of `info` operations name count where the operation is known to
-        have happened, for one of its values was read; else nothing of it need lie anywhere."""
+        """Count the places that `info` operations claim, where a read shows that they happened."""
         for op in self.others:
             if op.type != "info" or op.f not in ("send", "txn"):
                 continue
@@ -458,7 +458,7 @@ class Facts:
 
 
 def _first_sent_twice(operations: Iterable[Interval]) -> BadHistory:
-    """The first of `operations` that sends what was sent before."""
+    """The error for the first of `operations` that sends a value again."""
     sent: dict[tuple[str, Value], tuple[int, int]] = {}
     for op in operations:
         for number, (key, values, _) in enumerate(op.sends()):

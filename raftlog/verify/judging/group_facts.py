@@ -1,4 +1,4 @@
-"""Who was a member of which consumer group, what it was told to read, and what it committed."""
+"""Collects the facts about consumer groups: members, their partitions and their commits."""
 
 from collections.abc import Iterable, Sequence
 from typing import final
@@ -8,7 +8,7 @@ import attrs
 from raftlog.verify.histories.interval import OPEN, Interval
 
 Told = tuple[int, int, Interval]
-"""(when a member was told of it, a generation, the operation)."""
+"""(instant at which a member was told of it, generation, operation)."""
 
 
 @final
@@ -24,40 +24,40 @@ class Owned:
 
     @property
     def start_ns(self) -> int:
-        """When the client was about to tell its application: the assignment is older."""
+        """When the client was about to tell its application. The assignment itself is older."""
         return self.assigned.start_ns
 
     @property
     def told_ns(self) -> int:
-        """When the application knew."""
+        """When the application knew of the assignment."""
         return self.assigned.end_ns
 
 
 @final
 @attrs.define(eq=False)
 class GroupFacts:
-    """What a history says about one group."""
+    """The facts of a history about one group."""
 
     name: str
     owned: dict[str, list[Owned]] = attrs.field(factory=dict)
-    """Key -> who owned it, in the order of the calls of `assigned`."""
+    """Key -> its owners, in the order of the calls of `assigned`."""
     held: dict[str, dict[str, Owned]] = attrs.field(factory=dict)
-    """Member -> key -> what it owns now."""
+    """Member -> key -> its present time with the partition."""
     claims: dict[tuple[int, str], dict[str, Interval]] = attrs.field(factory=dict)
-    """(generation, key) -> members to which that generation gave it."""
+    """(generation, key) -> members to which that generation gave the key."""
     generations: list[Told] = attrs.field(factory=list)
     given_up: dict[tuple[str, str, int], None] = attrs.field(factory=dict)
-    """(member, key, generation) of what was given up while the member told that generation."""
+    """(member, key, generation): the member gave the key up, and its line named that generation."""
     ended: dict[str, int] = attrs.field(factory=dict)
     """Member -> when its client was gone."""
     commits: list[Interval] = attrs.field(factory=list)
-    """The members' accepted ones."""
+    """The accepted commits of members."""
     polls: list[Interval] = attrs.field(factory=list)
     rebalances: int = 0
 
 
 def groups_of(operations: Sequence[Interval]) -> dict[str, GroupFacts]:
-    """Every group that operations with `member` name."""
+    """Every group that an operation with `member` names."""
     groups: dict[str, GroupFacts] = {}
     ours = [op for op in operations if op.evidence and "member" in op.evidence]
     for op in sorted(ours, key=lambda op: (op.start_ns, op.index)):
@@ -98,7 +98,7 @@ def _rebalance(group: GroupFacts, op: Interval, member: str, generation: int | N
             group.given_up.update({(member, key, generation): None for key in keys})
         return
     for key in keys:
-        if key in held:  # an eager client may be given again what it was never told to give up
+        if key in held:  # an eager client may get a key again that it was never told to give up
             held[key].end_ns = op.start_ns
         held[key] = Owned(member, generation, op)
         group.owned.setdefault(key, []).append(held[key])
@@ -116,9 +116,12 @@ def _give_up(group: GroupFacts, op: Interval, member: str, keys: Iterable[str]) 
 
 
 def _claim(group: GroupFacts) -> None:
-    """Keep the claims that are certain: what a generation's own line names, and what a member kept
-    through the generation. A cooperative client may be told to give up a key of the old assignment
-    after the line of the new one, under the same generation: that one it did not keep."""
+    """Keep only the claims that are certain.
+
+    Certain are the keys that a generation's own line names, and those that a member kept through
+    the generation. A cooperative client may be told to give up a key of the old assignment after
+    the line of the new one, under the same generation. Such a key was not kept.
+    """
     for (generation, key), members in group.claims.items():
         for member, op in list(members.items()):
             kept = key not in op.asked[1]
@@ -127,7 +130,7 @@ def _claim(group: GroupFacts) -> None:
 
 
 def by_member(group: GroupFacts) -> dict[tuple[str, str], list[Owned]]:
-    """(member, key) -> when it owned it, in order."""
+    """(member, key) -> the member's times with the key, in order."""
     found: dict[tuple[str, str], list[Owned]] = {}
     for key, spans in group.owned.items():
         for each in spans:

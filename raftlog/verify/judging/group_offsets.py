@@ -1,4 +1,4 @@
-"""What a consumer group committed, where its members began to read, and what none of them read."""
+"""Judges a group's offsets: commits that fall, reads that begin too low, records that none read."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -15,7 +15,7 @@ LATEST: Final = "latest"
 
 
 def regressions(group: GroupFacts, evidence: Evidence, findings: Findings) -> None:
-    """Accepted commits below one that was acknowledged before."""
+    """Find accepted commits below one that was acknowledged before."""
     findings.check("commit-regression")
     highest: dict[str, Highest] = {}
     for commit in group.commits:
@@ -37,8 +37,11 @@ def regressions(group: GroupFacts, evidence: Evidence, findings: Findings) -> No
 
 
 def rewinds(group: GroupFacts, evidence: Evidence, findings: Findings, *, dense: bool) -> None:
-    """The first poll of each key after each assignment: there the coordinator's answer sent the
-    member. In a dense log that is an offset that was committed, exactly."""
+    """Find first polls, of each key after each assignment, below the group's committed offset.
+
+    The coordinator's answer decides where a member begins to read. In a dense log that offset is
+    one that was committed, exactly.
+    """
     polls: dict[tuple[str, str], list[Interval]] = {}
     for poll in sorted(group.polls, key=lambda op: (op.end_ns, op.index)):
         for key, pairs in poll.reads().items():
@@ -72,8 +75,7 @@ def rewinds(group: GroupFacts, evidence: Evidence, findings: Findings, *, dense:
 
 
 def _under(owned: Owned, poll: Interval) -> bool:
-    """Whether what the poll returned is of this assignment: it told the application, or was called
-    later."""
+    """Whether the poll belongs to this assignment: its answer came after the application knew."""
     return poll.end_ns >= owned.told_ns
 
 
@@ -85,8 +87,10 @@ def _not_lowered(
     start_ns: int,
     end_ns: int,
 ) -> Report | None:
-    """A commit above `offset`, acknowledged before `start_ns`, after which none of the `lower` ones
-    can have taken effect up to `end_ns`."""
+    """A commit above `offset` that must still have held at `end_ns`; None where there is none.
+
+    It was acknowledged before `start_ns`, and no commit in `lower` can have taken effect after it.
+    """
     ends = [_latest_effect(group, op) for _, op in lower if op.start_ns <= end_ns]
     lowered = max(ends, default=-1)
     for high, op in commits:
@@ -96,8 +100,10 @@ def _not_lowered(
 
 
 def _latest_effect(group: GroupFacts, commit: Interval) -> int:
-    """When a commit took effect at the latest. One whose answer was lost may do so for as long as
-    its generation lasts."""
+    """The latest instant at which a commit may have taken effect.
+
+    A commit without an answer may take effect as long as its generation lasts.
+    """
     if commit.end_ns < OPEN or not (commit.evidence and "member" in commit.evidence):
         return commit.end_ns
     generation = member_of(commit)[2]
@@ -124,7 +130,7 @@ def skipped(
     findings: Findings,
     options: Mapping[str, Any],
 ) -> None:
-    """Records below what members committed that no member's poll returned."""
+    """Find records below the members' commits that no member's poll returned."""
     committed: dict[str, Report] = {}
     for op in group.commits:
         for key, offset in op.asked[1].items():
@@ -138,7 +144,8 @@ def skipped(
         if key not in facts.keys:
             continue
         known, processed = facts.keys[key], seen.get(key, {})
-        # What an administrator's commit, or no group at all, had put behind the group is not its.
+        # Records below the commit of an administrator, or of a client without a group, were skipped
+        # by that commit and not by the group.
         others = [
             offset
             for offset, op in evidence.commits[group.name, key]

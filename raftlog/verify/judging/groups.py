@@ -1,15 +1,16 @@
-"""Consumer groups: who owned a partition when, what was committed, and what nobody processed.
+"""Judges consumer groups: owners of partitions, commits, and records that no member processed.
 
 Every operation of a group's member carries `member`: [group, member, generation or null]. A member
-is one life of one client. What clients see allows three kinds of conclusions:
+is one life of one client. The operations allow three kinds of conclusions:
 
 1. *By generation*: proven. A coordinator gives a partition to one member of a generation, and
    accepts commits of the newest generation only. Generations only rise while a group exists.
-2. *By offsets*: proven. What was acknowledged before a call must be known to its answer.
+2. *By offsets*: proven. The answer to a call must reflect every commit acknowledged before the
+   call.
 3. *By time alone*: indicated. A member that is paused or cut off believes to own a partition long
-   after the coordinator gave it away, a slow one is told of an assignment that is over, and a
-   cooperative one that comes back may be given what it had, without being told to give it up. So
-   owners that overlap in time are counted (`owner-overlap`) and make nothing invalid.
+   after the coordinator gave it away. A slow member is told of an assignment that is over. A
+   cooperative member that comes back may get its partitions again without being told to give them
+   up. So owners that overlap in time are counted (`owner-overlap`) and make nothing invalid.
 
 A member owns a partition from the call of its `assigned` to the return of its `revoked` or `lost`,
 or of its `crash`.
@@ -40,7 +41,7 @@ NO_COMMIT: Final = "no commit of a group's member was acknowledged: nothing to j
 
 
 def check(facts: Facts, findings: Findings, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Every class about groups whose evidence the history has; what is worth telling, by group."""
+    """Judge every class about groups that has evidence in the history; returns figures by group."""
     groups = groups_of(facts.others)
     if not groups:
         return {}
@@ -97,7 +98,7 @@ def _one_owner_a_generation(group: GroupFacts, findings: Findings) -> None:
     for (generation, key), members in group.claims.items():
         told = list(members.items())
         for at, (_, second) in enumerate(told):
-            # A static member's next life gets within one generation what the last one had.
+            # A static member's next life gets its old partitions back within one generation.
             others = [
                 (member, first)
                 for member, first in told[:at]
@@ -128,7 +129,7 @@ def _two_in_one(
 
 def _overlaps(group: GroupFacts, findings: Findings) -> None:
     for key, spans in group.owned.items():
-        latest: Owned | None = None  # of those before, the one that is given up last
+        latest: Owned | None = None  # of the earlier owners, the one that gave the key up last
         for owned in spans:
             if (
                 latest is not None
@@ -154,8 +155,11 @@ def _overlap(group: str, key: str, one: Owned, other: Owned) -> Witness:
 
 
 def _fenced(group: GroupFacts, findings: Findings) -> None:
-    """A call that began after a member had been told of generation g found the group at g or later;
-    an older commit must have been refused."""
+    """Find commits of an older generation that were accepted.
+
+    A call that began after a member had been told of generation g found the group at g or later, so
+    the coordinator must have refused it.
+    """
     told = sorted(group.generations, key=lambda each: (each[0], each[2].index))
     newest: list[Told] = list(accumulate(told, _newer))
     at = 0

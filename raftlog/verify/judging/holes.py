@@ -1,16 +1,18 @@
-"""Offsets that nobody claims, in a log that has none: who may have filled them?
+"""Decides which appends may have filled the offsets that no operation claims, in a dense log.
 
-A hole at o can be filled by an unresolved append whose invocation is not later than D[o], the
-earliest return of everything that must come after o. D never falls along the log.
+A hole at offset o can be filled by an unresolved append whose invocation is not later than D[o],
+the earliest return of everything that must come after o. D never falls along the log.
 
-Single records are a convex bipartite matching: holes by D, appends by invocation, first with first;
-exact. Batches must tile whole stretches of holes, cut where something is known to lie or where an
-exact read ended: within one size, the earliest invoked serves first (whoever may fill a hole may
-fill every later one, so any tiling can be changed into one of these), which leaves the order of
-sizes to be searched, with a memo and a budget.
+Single records are a convex bipartite matching: holes in the order of D, appends in the order of
+their invocation, first with first. That is exact.
 
-A read that found nothing at a place in the middle of a batch precedes the whole batch, hence all
-that comes after it: no batch lies there if any of that had returned before the read was called.
+Batches must tile whole stretches of holes. A stretch is cut where something is known to lie, or
+where an exact read ended. Within one size the earliest invoked serves first: an append that may
+fill a hole may fill every later one, so any tiling can be changed into one of these. That leaves
+the order of sizes to be searched, with a memo and a budget.
+
+A read that found nothing in the middle of a batch precedes the whole batch, and so all that comes
+after it. No batch lies there if any of that had returned before the read was called.
 """
 
 from bisect import bisect_left, bisect_right
@@ -41,7 +43,7 @@ class Filler(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """An offset that cannot be filled, and whose return sets its deadline."""
+    """An offset that cannot be filled, with the operation whose return sets its deadline."""
 
     offset: int
     deadline: int
@@ -51,7 +53,7 @@ class Hole(NamedTuple):
 @final
 @attrs.frozen
 class FillOutcome:
-    """The holes that cannot be filled: one of them, how many, or that the budget ran out."""
+    """The result: one hole that cannot be filled, how many there are, or a budget that ran out."""
 
     unfilled: tuple[Hole, ...] = ()
     count: int = 0
@@ -106,7 +108,7 @@ def fill(
 
 
 def _match(segments: Sequence[HoleSegment], invoked: Sequence[int]) -> FillOutcome:
-    """Single records: the k-th hole takes the k-th append, or stays empty."""
+    """Match single records: the k-th hole takes the k-th append, or stays empty."""
     used, count = 0, 0
     first: tuple[Hole, ...] = ()
     for start, stop, deadline, holder, _ in segments:
@@ -127,15 +129,15 @@ def _one(offset: int, segment: HoleSegment) -> FillOutcome:
 @final
 @attrs.define(eq=False)
 class _Tiling:
-    """Depth-first over (offset, how many of each size are used), left to right."""
+    """A depth-first search over (offset, how many of each size are used), from left to right."""
 
     _segments: Sequence[HoleSegment]
     _spare: Sequence[Filler]
     _steps: int
     _found_nothing_at: Sequence[int]
-    """Where reads found nothing, ascending."""
+    """The positions at which reads found nothing, ascending."""
     _called: Mapping[int, int]
-    """When the latest of them was called."""
+    """Position -> the latest call of such a read, in ns."""
 
     def run(self) -> FillOutcome:
         by_size: dict[int, list[int]] = {}
@@ -172,7 +174,7 @@ class _Tiling:
         return _one(furthest[1], self._segments[furthest[0]])
 
     def _denied(self, offset: int, stop: int, deadline: int) -> bool:
-        """Whether a read found nothing in the middle of a batch there, too late for that."""
+        """Whether a read found nothing in the middle of a batch at `offset`, after `deadline`."""
         places = self._found_nothing_at
         inside = places[bisect_right(places, offset) : bisect_left(places, stop)]
         return any(self._called[place] > deadline for place in inside)
@@ -189,7 +191,7 @@ class _Tiling:
         return limits
 
     def _next(self, at: int, stop: int) -> tuple[int, int] | None:
-        """Where the next hole is once all before `stop` in segment `at` are filled."""
+        """The place of the next hole, as (segment, offset), once all before `stop` are filled."""
         while at < len(self._segments) and self._segments[at].stop <= stop:
             at += 1
         if at == len(self._segments):

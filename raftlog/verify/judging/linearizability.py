@@ -1,19 +1,22 @@
-"""Linearizability of an append-only log, exact and near-linear.
+"""Judges the linearizability of an append-only log, exactly and in near-linear time.
 
-Offsets fix the order of the appends; only the reads are free, each bound to one side of one append
+Offsets fix the order of the appends. Only the reads are free, each bound to one side of one append
 or to both. So all operations lie on one chain:
 
     reads of end 0 | append 0 | reads of end 1 | append 1 | ... | reads of end T
 
 Give every operation its earliest point: the running maximum M of the invocations of everything
-before it on the chain. Necessary: what precedes X has a point not before its own invocation, so X's
-point is at least M, and if M is later than X's return there is no order. Sufficient: these points
-never fall along the chain and lie inside the (closed) intervals, so reading them off is a
-linearization.
+before it on the chain. This decides the question:
 
-An offset below T that nobody claims is a hole: some unresolved append must be able to have filled
-it (`raftlog.verify.judging.holes`). The scan can start anywhere with a carry, so a cluster of
-machines can run it block by block: `raftlog.spark.jobs.chain_job` does.
+1. Necessary: every operation that precedes X has its point at or after its own invocation. So X's
+   point is at least M, and if M is later than X's return there is no order.
+2. Sufficient: these points never fall along the chain and lie inside the (closed) intervals, so the
+   operations in the order of their points are a linearization.
+
+An offset below T that no operation claims is a hole: some unresolved append must be able to have
+filled it (`raftlog.verify.judging.holes`). The scan can start anywhere
+with a carry, so a cluster of machines can run it block by block, as
+`raftlog.spark.jobs.chain_job` does.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,13 +41,12 @@ BEFORE_ALL: Final = -OPEN
 
 
 Row = tuple[int, Any, Any, Any, Any, Any]
-"""What happens at one offset: the reads of the gap just before it, and the append.
+"""The chain's part at one offset: the reads of the gap just before it, and the append.
 
 (offset, exact_in, exact_out, at_least, at_most, append): each bound is (instant, operation) or
-None, the append is (invocation, return, operation or None) or None. What stands for an operation is
-the caller's business: an `Interval` here, a plain id on a cluster. Plain tuples: there is one per
-offset.
-"""
+None, the append is (invocation, return, operation or None) or None. The caller chooses how an
+operation is named: an `Interval` here, a plain id on a cluster. Rows are plain tuples because there
+is one per offset."""
 
 
 class Carry(NamedTuple):
@@ -66,7 +68,7 @@ class ChainViolation(NamedTuple):
 
 
 def scan(rows: Iterable[Row], carry: Carry = NO_CARRY) -> tuple[list[ChainViolation], Carry]:
-    """Walk the chain; every violated pair, and the carry for the block that follows."""
+    """Walk the chain. Returns every violated pair, and the carry for the block that follows."""
     latest, holder = carry
     found: list[ChainViolation] = []
     for offset, exact_in, exact_out, at_least, at_most, append in rows:
@@ -90,7 +92,7 @@ def scan(rows: Iterable[Row], carry: Carry = NO_CARRY) -> tuple[list[ChainViolat
 @final
 @attrs.define(eq=False)
 class Bounds:
-    """The reads of one key as the chosen mode sees them, moved out of the middle of batches."""
+    """The reads of one key in the chosen mode, moved out of the middle of batches."""
 
     at_least: dict[int, Bound]
     exact_in: dict[int, Bound]
@@ -115,7 +117,7 @@ def bounds_of(facts: KeyFacts, mode: str) -> Bounds:
 
 
 def _leave_batches(facts: KeyFacts, bounds: Bounds) -> None:
-    """A batch is one atomic range: reads that end inside it are moved to its edges."""
+    """Move reads that end inside a batch to its edges, since a batch is one atomic range."""
     moved: dict[int, Bound] = {}
     for gap, bound in bounds.at_least.items():
         around = _around(facts, gap)
@@ -133,7 +135,7 @@ def _leave_batches(facts: KeyFacts, bounds: Bounds) -> None:
 
 
 def _around(facts: KeyFacts, gap: int) -> Batch | None:
-    """The batch in whose middle `gap` lies."""
+    """The batch in whose middle `gap` lies; None where there is none."""
     value = facts.at.get(gap)
     batch = facts.writers.get(value) if value is not None else None
     if batch is None or batch.base is None or batch.size == 1:
@@ -198,7 +200,10 @@ def rows_of(facts: KeyFacts, bounds: Bounds) -> list[Row]:
 def _append(
     batch: Batch | None, value: Value | None, offset: int
 ) -> tuple[int, int, Interval | None] | None:
-    """The append at `offset`: nobody's where the value belongs elsewhere or certainly failed."""
+    """The append at `offset`.
+
+    It has no operation where the value lies elsewhere or its send failed.
+    """
     if value is None:
         return None
     if batch is None or batch.op.type == "fail" or batch.offset_of(value) != offset:
@@ -232,11 +237,11 @@ def check_key(
 
 
 def is_plainly_right(facts: KeyFacts, bounds: Bounds) -> bool:
-    """Whether the usual log is linearizable: `scan`, for logs without a hole, by whole columns.
+    """Whether a usual log, one without holes, is linearizable, told by whole columns.
 
-    Reads that must precede append o raise the maximum before o as its own invocation does, and no
-    append returns before its own invocation, so both may be taken together. False says nothing:
-    whoever asked must scan.
+    It gives the same answer as `scan`, faster. Reads that must precede append o raise the maximum
+    before o as o's own invocation does. No append returns before its own invocation, so both may be
+    taken together. False says nothing: the caller must scan.
     """
     columns = facts.plain_columns()
     if columns is None or bounds.split:
@@ -294,7 +299,10 @@ def _check_holes(
 
 
 def pair_witness(key: str, violation: ChainViolation) -> Witness:
-    """A violated pair in words. An operation of None is the log as it was at the start."""
+    """A violated pair in words.
+
+    An operation that is None stands for the log as it was at the start.
+    """
     before, after = violation.before, violation.after
     known = tuple(op for op in (before, after) if op is not None)
     if before is not None and after is not None:

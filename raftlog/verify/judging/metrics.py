@@ -1,6 +1,6 @@
-"""Numbers that are not verdicts: realtime lag, values consumed twice, what was unseen when.
+"""Measures a history without judging it: realtime lag, values consumed twice, unseen values.
 
-Series are thinned to what a picture can show; the numbers beside them are exact.
+Series are thinned to the points that a picture can show; the numbers beside them are exact.
 """
 
 from bisect import bisect_right
@@ -77,8 +77,9 @@ def _growth(operations: Sequence[Interval]) -> dict[str, tuple[list[int], list[i
 def realtime_lag(operations: Sequence[Interval], facts: Facts) -> list[tuple[int, int]]:
     """(invocation, lag) of each ok poll: how long its next record had been known to exist.
 
-    Per assigned key: the poll's invocation minus the earliest instant at which the offset after the
-    highest one that this process had seen (this poll included) was known to exist; the worst key.
+    Per assigned key, the lag is the poll's invocation minus the earliest instant at which the next
+    record was known to exist. The next record is the one after the highest offset that this process
+    had seen, this poll included. The key with the longest lag counts.
     """
     growth = _growth(operations)
     seen: dict[int, dict[str, int]] = {}

@@ -1,13 +1,13 @@
 """Models for the general search: sequential objects as pure step functions.
 
 A model is a value. `step(state, asked, value)` says whether an operation asked with `asked` may
-answer `value` in `state`, and the state after; `value` is None where the answer is not known (an
-operation that may or may not have happened answers nothing). States are compared and hashed, so
-they are tuples, numbers, strings: whatever Python hashes by value. A state that grows long should
-carry a chained hash instead of its whole past (`AppendOnly` does).
+answer `value` in `state`, and gives the state after it. `value` is None where the answer is not
+known: an operation that may or may not have happened has no answer. States are compared and hashed,
+so they are tuples, numbers or texts: anything that Python hashes by value. A state that grows long
+should carry a chained hash instead of its whole past (`append_only` does).
 
-`partition` splits a history into independent objects (linearizability is local); the default is the
-operation's key. `describe` is for pictures only.
+`partition` splits a history into independent objects, since linearizability is local. The default
+is the operation's key. `describe` is for pictures only.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -47,14 +47,14 @@ class Model:
     """The call of an operation, or None where it asserts nothing (it failed, or read nothing)."""
     partition: Callable[[Interval], Hashable] = lambda op: op.key
     functions: tuple[str, ...] = ()
-    """The `f` this model understands; others in a history are a mistake."""
+    """The `f` that this model understands. A history with another one is refused."""
     describe: Callable[[Any, Any], str] = lambda asked, answer: f"{asked} -> {answer}"
     asserts: Callable[[Call], bool] = lambda call: True
-    """Whether a call could have answered wrongly. A history of calls that could not is not judged:
+    """Whether a call could have answered wrongly. A history without such a call is not judged:
     writes alone say nothing about a register."""
     reads_and_writes: bool = False
-    """Whether calls are those of a register, so that a fault can be told as what was read and what
-    had been written (`raftlog.verify.judging.register_story`)."""
+    """Whether the calls are a register's. Then a fault can be told as a value that was read and the
+    values that had been written (`raftlog.verify.judging.register_story`)."""
 
     def __attrs_post_init__(self) -> None:
         check("name", self.name, str)
@@ -64,7 +64,7 @@ class Model:
 
 
 def _register_call(op: Interval) -> Call | None:
-    """Failed operations did not happen; a read without an answer asserts nothing."""
+    """The call of a register's operation; None where it failed, or read and has no answer."""
     if op.type == "fail":
         return None
     if op.f == "read":
@@ -79,13 +79,13 @@ def _register_call(op: Interval) -> Call | None:
 
 
 class _Truth(NamedTuple):
-    """A truth value, which for Python equals 0 or 1."""
+    """A truth value, wrapped because Python takes it for equal to 0 or 1."""
 
     truth: bool
 
 
 class _Fields(NamedTuple):
-    """A JSON object, which is no list of pairs."""
+    """A JSON object, wrapped so that it differs from a list of pairs."""
 
     fields: tuple[tuple[str, Any], ...]
 
@@ -122,7 +122,7 @@ REGISTER: Final = Model(
     reads_and_writes=True,
     asserts=lambda call: call.asked[0] != "write",
 )
-"""Read and write; first value nil."""
+"""A register with read and write; it begins with nil."""
 
 CAS_REGISTER: Final = Model(
     name="cas-register",
@@ -136,8 +136,8 @@ CAS_REGISTER: Final = Model(
         or (call.asked[0] == "cas" and (call.answer is False or call.end_ns < OPEN))
     ),
 )
-"""Read, write, compare-and-set. An ok `cas` whose value is false is one whose compare is known to
-have failed; an info one happened (and matched), or it did nothing."""
+"""A register with read, write and compare-and-set. An ok `cas` whose value is false is one whose
+compare is known to have failed. An `info` one happened (and matched), or did nothing."""
 
 
 # --- objects of public histories ------------------------------------------------------------------
@@ -182,7 +182,8 @@ KEY_VALUE: Final = Model(
     functions=("get", "put", "append"),
     asserts=lambda call: call.asked[0] == "get",
 )
-"""Texts by key: get, put, and append to what is there; first the empty text. A state is a hash."""
+"""Texts by key, with get, put, and append to the present text; each begins empty. A state is a
+hash."""
 
 
 def _mutex_call(op: Interval) -> Call | None:
@@ -197,7 +198,7 @@ MUTEX: Final = Model(
     functions=("acquire", "release"),
     asserts=lambda call: call.end_ns < OPEN,
 )
-"""A lock: acquired by one at a time, first free. A failed operation did nothing."""
+"""A lock that one client at a time holds; it begins free. A failed operation did nothing."""
 
 
 def _transact_call(op: Interval) -> Call | None:
@@ -226,19 +227,26 @@ MULTI_REGISTER: Final = Model(
     functions=("transact",),
     asserts=lambda call: any(step[0] == "read" for step in call.asked),
 )
-"""Registers that are read and written together. What one holds first, its first read says."""
+"""Registers that are read and written together. The first read of one fixes the value it begins
+with."""
 
 
 class _Newest(NamedTuple):
-    """What the newest token may be: one that nobody was told (`acquire` of type info) may be any
-    higher one, until a check tells more. `most` None: there is no bound."""
+    """The range in which the newest token lies.
+
+    An `acquire` of type info took a token that no client was told. It may be any higher one, until
+    a check narrows the range. `most` is None where there is no upper bound.
+    """
 
     least: int = 0
     most: int | None = 0
 
 
 def _fencing_call(op: Interval) -> Call | None:
-    """`acquire` answers a token; `check` of a token is ok (accepted) or fail (refused, a fact)."""
+    """The call of an `acquire`, which answers a token, or of a `check`.
+
+    A `check` is ok where the token was accepted. Its fail is a fact as well: the token was refused.
+    """
     if op.f == "acquire":
         if op.type == "fail":
             return None
@@ -262,7 +270,7 @@ def _fencing_step(newest: _Newest, asked: Any, answer: Any) -> tuple[bool, _Newe
             return True, _Newest(least + 1, None)
         return answer > least, _Newest(answer, answer)
     token = asked[1]
-    if answer:  # accepted: no newer one is out
+    if answer:  # accepted: there is no newer token
         return token >= least, _Newest(least, token if most is None else min(most, token))
     return most is None or token < most, _Newest(max(least, token + 1), most)
 
@@ -274,7 +282,7 @@ FENCING: Final = Model(
     call_of=_fencing_call,
     functions=("acquire", "check"),
 )
-"""Fencing tokens only rise, and only the newest is accepted."""
+"""Fencing tokens: they only rise, and only the newest is accepted."""
 
 
 def _offsets_call(op: Interval) -> Call | None:
@@ -307,7 +315,7 @@ CONSUMER_OFFSETS: Final = Model(
     partition=lambda op: op.asked[0],
     functions=("offset_commit", "offset_fetch"),
 )
-"""The committed offsets of one group, as one object."""
+"""The committed offsets of one group, judged as one object."""
 
 
 # --- topics ---------------------------------------------------------------------------------------
@@ -318,7 +326,7 @@ TOPIC_TOO_FEW: Final = "too few"
 
 
 class _Topic(NamedTuple):
-    """A name: how many partitions, 0 without the topic; when the last deletion of it returned."""
+    """A topic's name: its partitions (0: it does not exist), when its last deletion returned."""
 
     partitions: int = 0
     deleted_ns: int = -1
@@ -346,10 +354,10 @@ def _topic_step(topic: _Topic, asked: _TopicAsked, answer: Any) -> tuple[bool, _
     if asked.f == "look":
         return answer == topic.partitions, topic
     after, refusal = _topic_effect(topic, asked)
-    if answer is None:  # nobody heard: whatever it did there
+    if answer is None:  # no client was told, so every effect that is possible here is accepted
         return True, after
     if answer == "done":
-        # Of two deletions at once both may say so: what both were to delete is gone.
+        # Two deletions at once may both report success: the topic that both should delete is gone.
         together = asked.f == "delete" and topic.deleted_ns >= asked.start_ns
         return refusal is None or together, after
     return answer == refusal, after
@@ -378,14 +386,17 @@ TOPIC: Final = Model(
     call_of=_topic_call,
     functions=("create", "delete", "grow", "look"),
 )
-"""A topic's name: created with partitions, grown, deleted, looked at (0: it is not there)."""
+"""A topic's name: created with partitions, grown, deleted, looked at (0: it does not exist)."""
 
 
 # --- the log, as an oracle for the near-linear check ----------------------------------------------
 
 
 def _log_step(state: Any, asked: Any, answer: Any) -> tuple[bool, Any]:
-    """State: (length, chained hash, ((offset, value), ...)). The hash keeps comparison cheap."""
+    """One step of a log. The state is (length, chained hash, ((offset, value), ...)).
+
+    The hash keeps comparison cheap.
+    """
     length, digest, held = state
     kind = asked[0]
     if kind == "append":
@@ -415,7 +426,7 @@ def _log_step(state: Any, asked: Any, answer: Any) -> tuple[bool, Any]:
 
 
 def hash_chain(digest: int, added: object) -> int:
-    """The next link: one number for a whole past, so that states compare in constant time."""
+    """The next link of a hash chain: one number for a whole past, so states compare quickly."""
     value = digest
     for byte in repr(added).encode():
         value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
@@ -423,12 +434,12 @@ def hash_chain(digest: int, added: object) -> int:
 
 
 def append_only(*, first_end: int = 0) -> Model:
-    """An append-only log that begins with `first_end` records. Calls are built by the caller:
+    """An append-only log that begins with `first_end` records. The caller builds the calls:
 
-    ("append", values, dense) -> base or None, ("poll",) -> pairs, ("length", dense) -> end,
-    ("at least", dense) -> end, ("at most",) -> end. Exponential: for small histories, and as the
-    oracle of `raftlog.verify.judging.linearizability`. In a log that is not `dense`, control
-    records may take offsets at any time.
+    ("append", values, dense) -> base or None, ("poll",) -> pairs, ("length", dense) -> end, ("at
+    least", dense) -> end, ("at most",) -> end. The search is exponential: this model serves small
+    histories, and as the oracle of `raftlog.verify.judging.linearizability`. In a log that is not
+    `dense`, control records may take offsets at any time.
     """
     return Model(
         name="append-only-log",

@@ -1,12 +1,12 @@
-"""What one process sees in a row: skips, repeats and reversals; and its session guarantees.
+"""Judges one process at a time: skips, repeats and reversals, and its session guarantees.
 
-Offsets of one key are compared by *index*, their rank among the non-empty offsets, so that control
-records which take offsets skip nothing. An `ok` or `info` assign or subscribe keeps only the keys
-still in the new set, of sends as well (both as Jepsen has it); a crash replaces the client, so its
-reads restart.
+Offsets of one key are compared by *index*, their rank among the non-empty offsets. So control
+records, which take offsets, skip nothing. An `ok` or `info` assign or subscribe keeps only the keys
+that are also in the new set, for sends as well (both as Jepsen has it). A crash replaces the
+client, so its reads begin afresh.
 
-With committed-prefix reads a process may lag, but not go back: `monotonic-reads` and
-`read-your-writes`, per key, on what it was told about the end of the log.
+With committed-prefix reads a process may lag, but not go back. `monotonic-reads` and
+`read-your-writes` judge that per key, by the ends of the log that the process was told.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ _POLL_CLASSES = ("poll-skip", "nonmonotonic-poll", "int-poll-skip", "int-nonmono
 @final
 @attrs.define(eq=False)
 class _Process:
-    """One process on its way through the history."""
+    """The state of one process on its way through the history."""
 
     read_to: dict[str, tuple[int, Interval]] = attrs.field(factory=dict)
     """Key -> the last offset of the last ok operation that read it."""
@@ -43,7 +43,7 @@ class _Process:
 @final
 @attrs.define(eq=False)
 class ProcessOrder:
-    """One pass over all operations, in the order of each process."""
+    """Judges all operations in one pass, in the order of each process."""
 
     facts: Facts
     findings: Findings
@@ -103,8 +103,8 @@ class ProcessOrder:
                 first, last = offsets[0], offsets[-1]
                 if key not in rebalanced:
                     self._inside(self.facts.keys[key], op, offsets)
-            # What came to nothing, or may have, must go on from where the last ok read ended, too,
-            # and moves nothing: the next read begins there again, as Jepsen has it.
+            # A poll of type fail or info must also continue where the last ok read ended. It moves
+            # nothing: the next read begins at the same place again, as Jepsen has it.
             before = state.read_to.get(key)
             if before is not None and before[0] + 1 != first:
                 self._between(self.facts.keys[key], before, first, op)
@@ -136,7 +136,7 @@ class ProcessOrder:
                 self._found("int-poll-skip", facts, one, other, (op,))
 
     def _readable(self, facts: KeyFacts, reached: int) -> bool:
-        """Whether the record skipped last was there to be read: above log start, not compacted."""
+        """Whether the last skipped record could have been read: above log start, not compacted."""
         if self._compacted:
             return False
         return facts.order()[facts.rank(reached) - 1] >= facts.log_start
@@ -245,7 +245,7 @@ class ProcessOrder:
 
 
 def step_witness(name: str, key: str, one: int, other: int, ops: Sequence[Interval]) -> Witness:
-    """A step from one offset to another, inside an operation or between two."""
+    """The witness of a step from one offset to another, inside an operation or between two."""
     went = "back" if other <= one else "on"
     return Witness(
         text=f"{name}: from offset {one} of {key}, process {ops[0].process} went {went} to "
@@ -269,7 +269,7 @@ def _own_witness(key: str, offset: int, value: Any, op: Interval) -> Witness:
 
 
 def session_witness(key: str, position: int, before: Interval, op: Interval) -> Witness:
-    """What a process was told at `op`, against what it knew since `before`."""
+    """The witness of an `op` that was told less than its process knew since `before`."""
     return Witness(
         text=f"After the {describe(before)}, the same process got {describe(op)}.",
         key=key,

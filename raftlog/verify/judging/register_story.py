@@ -1,9 +1,9 @@
-"""Why no order of a register's operations is legal, told by the fewest of them that show it.
+"""Explains why no order of a register's operations is legal, with as few of them as possible.
 
-First the two faults that have a name: a read of a value that nobody can have written, and a stale
-read, of a value that had been overwritten before the read was called. Each is sound by itself: the
-operations named contradict each other whatever else happened. Where neither is found, operations
-are let go one by one, as long as the search still finds no order without them.
+Two faults have a name and are looked for first. One is a read of a value that no write can have
+written. The other is a stale read: its value had been overwritten before the read was called. Each
+is sound by itself: the named operations contradict each other whatever else happened. Where neither
+is found, operations are dropped one by one, as long as the search still finds no order.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,21 +16,24 @@ from raftlog.verify.judging.explain import moment
 from raftlog.verify.judging.models import Call
 
 CALLS_MAX: Final = 400
-"""Of a history that is made smaller; of a longer one the last calls before the fault are kept."""
+"""The longest history that is reduced to a core. A longer one keeps its last calls before the
+fault."""
 READS_MAX: Final = 20_000
-"""Reads that are looked at for a fault with a name."""
+"""The most reads that are examined for a fault with a name."""
 
 
 class RegisterStory(NamedTuple):
-    """A sentence, and the calls it is about, in the order of time."""
+    """A sentence and the calls that it is about, in the order of time."""
 
     text: str
     calls: tuple[Call, ...]
 
 
 def story_of(name: str, calls: Sequence[Call], stuck: Call) -> RegisterStory | None:
-    """The first fault with a name that the calls of one register show; None where none is found.
-    `stuck` is where the search gave up, which is looked at first."""
+    """The first fault with a name that the calls of one register show; None where there is none.
+
+    The search gave up at `stuck`, so that call is examined first.
+    """
     writes = [call for call in calls if call.asked[0] != "read"]
     by_value: dict[Any, list[Call]] = {}
     for call in writes:
@@ -52,7 +55,7 @@ def story_of(name: str, calls: Sequence[Call], stuck: Call) -> RegisterStory | N
 
 
 def _unwritten(name: str, read: Call, by_value: dict[Any, list[Call]]) -> RegisterStory | None:
-    """A read of what nobody had begun to write when it was answered; nil is there at first."""
+    """A read of a value that no write had begun to write by its return; nil is there first."""
     if read.answer is None:
         return None
     writers = by_value.get(read.answer, [])
@@ -74,8 +77,11 @@ def _unwritten(name: str, read: Call, by_value: dict[Any, list[Call]]) -> Regist
 def _stale(
     name: str, read: Call, by_value: dict[Any, list[Call]], done: Sequence[Call]
 ) -> RegisterStory | None:
-    """A read of what had been overwritten: each write of the value had returned before another was
-    called, and that one had returned before the read was called."""
+    """A stale read: every write of its value had been overwritten before the read was called.
+
+    Each such write had returned before another write was called, and that one had returned before
+    the read was called.
+    """
     value = read.answer
     writers = [call for call in by_value.get(value, ()) if call.start_ns <= read.end_ns]
     if not writers and value is not None:
@@ -130,7 +136,7 @@ def _did(call: Call) -> str:
 
 
 def _value(value: Any) -> str:
-    """As JSON has it, the wrappings of truth values and objects taken off."""
+    """A value as JSON has it, without the wrappings of truth values and objects."""
     inner = getattr(value, "truth", getattr(value, "fields", value))
     return repr(list(inner)) if isinstance(inner, tuple) else repr(inner)
 
@@ -138,9 +144,12 @@ def _value(value: Any) -> str:
 def core_of(
     calls: Sequence[Call], stuck: Call, still_invalid: Callable[[Sequence[Call]], bool]
 ) -> list[Call]:
-    """The calls that are needed for there to be no order. A call is let go by taking its return
-    away: it may then happen at any time or never, which only allows more; so what is left is a
-    fault whatever became of the others. `still_invalid` says whether there is surely no order."""
+    """The calls that are needed to show that no order exists; empty where that is too much work.
+
+    A call is dropped by taking its return away. It may then happen at any time or never, which only
+    allows more orders. So the calls that remain are a fault whatever became of the others.
+    `still_invalid` says whether surely no order exists.
+    """
     kept = [call for call in calls if call.start_ns <= stuck.end_ns]
     if len(kept) > CALLS_MAX or not still_invalid(kept):
         return []

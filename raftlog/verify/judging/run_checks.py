@@ -1,10 +1,11 @@
-"""What a run found out about itself, beside its history: it may fail that no history accuses.
+"""Reads the checks that a run made of itself. They may fail where no history shows a fault.
 
-A simulator judges invariants after every turn, a black-box run whether its brokers stayed alive,
-came back and hold the same bytes, a demo its claims. They leave that in the run's folder:
-`invariants` of verdict.json (name -> `{status, checked, note}`, the status `held` or `violated`,
-`checked` how often it was compared), and `failure` of run.json (`<class>: <what>`). Judging the
-folder judges that as well. A check that ran 0 times is `not exercised`: it did not hold.
+A simulator judges invariants after every turn. A black-box run checks whether its brokers stayed
+alive, came back and hold the same bytes, a demo its claims. They leave the results in the run's
+folder: `invariants` of verdict.json (name -> `{status, checked, note}`, the status `held` or
+`violated`, `checked` how often it was compared), and `failure` of run.json (`<class>: <what>`).
+Judging the folder judges these as well. A check that ran 0 times is `not exercised`: it did not
+hold.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,8 +26,11 @@ _TEXT_MAX: Final = 2_000
 @final
 @attrs.frozen
 class RunCheck:
-    """One check of the run's own. `status` is `held`, `violated`, `not exercised`, or what else the
-    run said. `checked` is how often something was compared; None where the run did not count."""
+    """One check of the run's own.
+
+    `status` is `held`, `violated`, `not exercised`, or another word that the run wrote. `checked`
+    is how often something was compared; None where the run did not count.
+    """
 
     name: str
     status: str
@@ -34,14 +38,15 @@ class RunCheck:
     checked: int | None = None
 
     def sentence(self) -> str:
-        """What is wrong, in one line: a note may go on with a broker's last output."""
+        """The fault in one line. A note may be longer, with a broker's last output behind it."""
         first = self.note.partition("\n")[0].strip().removesuffix(":")
         return f"{self.name}, a check of the run's own, was violated. {first}".strip()
 
 
 def checks_of(run: Mapping[str, Any], invariants: Mapping[str, Any]) -> list[RunCheck]:
-    """All that the folder says, those that did not hold first. Nothing in it is trusted: what is
-    not of this form is no check.
+    """All checks in the folder, those that did not hold first.
+
+    Nothing in the folder is trusted: an entry of another form is no check.
     """
     found = []
     for name, entry in list(invariants.items())[:_CHECKS_MAX]:
@@ -67,7 +72,7 @@ def counted(checked: Mapping[str, int], broken: str = "") -> dict[str, Any]:
 
 
 def exercised(invariants: Mapping[str, Any]) -> dict[str, Any]:
-    """The invariants of verdict.json, those that were never compared told so."""
+    """The invariants of verdict.json, where those that were never compared say so."""
     return {
         name: {**entry, "status": NOT_EXERCISED} if _is_idle(entry) else entry
         for name, entry in invariants.items()
@@ -84,7 +89,7 @@ def _status_of(entry: Mapping[str, Any]) -> str:
 
 
 def _take_failure(found: list[RunCheck], failure: RunCheck) -> None:
-    """What ended the run says what was wrong, where the check itself does not."""
+    """Add the failure that ended the run. It gives the note of a check that has none itself."""
     for place, check in enumerate(found):
         if check.name == failure.name and check.status == VIOLATED:
             if not check.note:
@@ -104,5 +109,5 @@ def idle(checks: Sequence[RunCheck]) -> list[RunCheck]:
 
 
 def whole(verdict: Verdict, checks: Sequence[RunCheck]) -> str:
-    """The verdict on the run: the history's, and `invalid` if a check did not hold."""
+    """The verdict on the run: the history's, or `invalid` if a check did not hold."""
     return INVALID if violated(checks) else verdict.verdict

@@ -1,14 +1,14 @@
 """The general search of Wing, Gong and Lowe: is there a legal order of these calls?
 
-Depth first over a doubly linked list of calls and returns in time order (at equal times calls
-first: intervals are closed). A call that is legal in the current state is lifted out together with
-its return; at a return that is still in the list, the last choice is undone. A memo of (calls
-lifted out, state) cuts what was tried before. Worst case O(2^c * n) for c concurrent calls; calls
-that never return stay concurrent for ever, so keep them few.
+The search goes depth first over a doubly linked list of calls and returns in time order. At equal
+times calls come first, since intervals are closed. A call that is legal in the current state is
+lifted out together with its return. At a return that is still in the list, the last choice is
+undone. A memo of (calls lifted out, state) cuts branches that were tried before. Worst case O(2^c *
+n) for c concurrent calls. Calls that never return stay concurrent to the end, so a history should
+have few.
 
 The problem is NP-complete, hence the budget: when it is spent the answer is `unknown`, never
-`valid`. Independent objects are searched one by one (P-compositionality); that is usually the
-biggest gain.
+`valid`. Independent objects are searched one by one (P-compositionality), which usually gains most.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -27,7 +27,7 @@ from raftlog.verify.judging.verdict import INVALID, UNKNOWN, VALID, Findings, Wi
 
 CLASS: Final = "model"
 _CORE_STEPS_MAX: Final = 400_000
-"""Steps of search that a small witness may cost, in all and a try; a second or two."""
+"""The most steps of search that a small witness may cost, in all and per try: a second or two."""
 _CORE_TRY_STEPS_MAX: Final = 20_000
 
 
@@ -68,8 +68,7 @@ def search(model: Model, calls: Sequence[Call], steps_max: int) -> Search:
     longest: tuple[int, ...] = ()
     stuck: int | None = None
     steps = 0
-    # A call that never returns need not be placed: the end is reached when only such calls are
-    # left.
+    # A call that never returns need not be placed: the end is reached when only such calls remain.
     waiting = sum(1 for call in calls if call.end_ns < OPEN)
     node = head.following
     while waiting:
@@ -128,7 +127,7 @@ def _event_list(calls: Sequence[Call]) -> _Node:
 
 
 def _lift(node: _Node) -> None:
-    """Take a call and its return out of the list; they remember their neighbours."""
+    """Take a call and its return out of the list. Both keep the links to their neighbours."""
     for gone in (node, node.match):
         assert gone is not None
         assert gone.previous is not None
@@ -150,8 +149,9 @@ def _put_back(node: _Node) -> None:
 def check(
     model: Model, operations: Sequence[Interval], findings: Findings, *, steps_max: int
 ) -> dict[str, Any]:
-    """Judge a whole history by `model`; the first invalid object stops the rest. Gives
-    the budget.
+    """Judge a whole history by `model`; the first invalid object stops the rest.
+
+    Returns the budget.
     """
     known = [op for op in operations if op.f in model.functions]
     strange = [op for op in operations if op.f not in model.functions]
@@ -165,7 +165,7 @@ def check(
     if any(model.asserts(call) for calls in parts.values() for call in calls):
         findings.check(CLASS)
     spent = 0
-    # Small parts first: an invalid one there is the cheapest answer and the smallest witness.
+    # Small parts first: a fault there is found cheaply and has the smallest witness.
     for name, calls in sorted(parts.items(), key=lambda part: (len(part[1]), repr(part[0]))):
         outcome = search(model, calls, steps_max)
         spent += outcome.steps

@@ -1,9 +1,9 @@
 """Verdicts: what the judge concludes, with the evidence, as a value and as JSON.
 
-`invalid` carries a witness, `unknown` names the budget that ran out and is never turned into valid.
-Any invalid class makes the whole invalid, else any unknown makes it unknown. A class whose evidence
-the history lacks is `not checked`, which is not the same as zero found. Where no class was checked
-nothing was judged, and the whole is unknown: a pass of nothing is no pass.
+`invalid` carries a witness. `unknown` names the budget that ran out, and is never turned into
+valid. Any invalid class makes the whole invalid, else any unknown one makes it unknown. A class for
+which the history lacks evidence is `not checked`, which is not the same as zero found. Where no
+class was checked nothing was judged, and the whole is unknown: a pass of nothing is no pass.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,9 +27,7 @@ EXIT_CODES: Final = {VALID: 0, INVALID: 1, UNKNOWN: 2}
 @final
 @attrs.frozen(kw_only=True)
 class Witness:
-    """The smallest evidence: a sentence, the operations that contradict each other, where
-    it lies.
-    """
+    """The smallest evidence: a sentence, the operations in contradiction, and their place."""
 
     text: str
     key: str | None = None
@@ -83,36 +81,36 @@ class Findings:
     exhausted: dict[str, str] = attrs.field(factory=dict)
     checked: dict[str, None] = attrs.field(factory=dict)
     forbidden: dict[str, int] = attrs.field(factory=dict)
-    """Findings of a kind that is not excused where the class is allowed by default."""
+    """Class -> findings that count as invalid even where the class is allowed by default."""
     always: frozenset[str] = frozenset()
-    """Classes that the caller allows by name, whatever the kind."""
+    """Classes that the caller allows by name, in every form."""
 
     def check(self, *names: str) -> None:
-        """These classes have the evidence they need."""
+        """Note that these classes have the evidence they need."""
         self.checked.update(dict.fromkeys(names))
 
     def add(self, name: str, witness: Callable[[], Witness], count: int = 1) -> None:
-        """One more of class `name`; `witness` is called for the first only."""
+        """Count `count` more of class `name`; `witness` is called for the first only."""
         self.check(name)
         self.counts[name] = self.counts.get(name, 0) + count
         if name not in self.witnesses:
             self.witnesses[name] = witness()
 
     def forbid(self, name: str, witness: Callable[[], Witness]) -> None:
-        """One of class `name` that is no part of what is allowed by default."""
+        """Count one of class `name` that the default allowance does not cover."""
         self.check(name)
         if name not in self.forbidden:
             self.witnesses[name] = witness()
         self.forbidden[name] = self.forbidden.get(name, 0) + 1
 
     def forget(self, name: str) -> None:
-        """Class `name` cannot be judged on this history after all."""
+        """Take it that class `name` cannot be judged on this history after all."""
         self.counts.pop(name, None)
         self.witnesses.pop(name, None)
         self.checked.pop(name, None)
 
     def give_up(self, name: str, budget: str) -> None:
-        """The budget named ran out before class `name` was decided."""
+        """Note that the named budget ran out before class `name` was decided."""
         self.check(name)
         self.exhausted.setdefault(name, budget)
 
@@ -175,7 +173,7 @@ class Verdict:
 
     @property
     def lacking(self) -> list[ClassResult]:
-        """The classes that are about this model, and of which the history has no evidence."""
+        """The classes of this model for which the history has no evidence."""
         of_log = self.model == "log"
         return [
             result
@@ -190,8 +188,11 @@ class Verdict:
     def document(
         self, invariants: Mapping[str, Any] | None = None, *, whole: str | None = None
     ) -> dict[str, Any]:
-        """verdict.json. `invariants` are the run's own checks, `whole` the verdict on the run where
-        those say more than the history; None elsewhere."""
+        """The content of verdict.json.
+
+        `invariants` are the run's own checks. `whole` is the verdict on the run where those say
+        more than the history, else None.
+        """
         return {
             "version": VERSION,
             "verdict": self.verdict if whole is None else whole,
@@ -208,7 +209,7 @@ class Verdict:
 
 
 def with_note_on_nothing(verdict: Verdict) -> Verdict:
-    """The verdict; where nothing was judged, it says why it is unknown."""
+    """The verdict; where nothing was judged, with a note why it is unknown."""
     if not verdict.judged_nothing:
         return verdict
     why = "nothing was judged: no operation could show an anomaly of any class"

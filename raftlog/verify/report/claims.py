@@ -1,8 +1,8 @@
-"""What a history proves, in lines with counts: one claim a line, each by the classes behind it.
+"""Writes the claims that a history proves, one a line, with counts from the history.
 
-A claim is made where all its classes were checked and none was found; what a count says is how much
-evidence there was, so that a pass of little is seen to be one. Beside it what the faults cost: how
-long nothing was acknowledged around each, and how fast and how promptly the rest was.
+A claim is made where all its classes were checked and none was found. Its count says how much
+evidence there was, so that a reader sees a pass of little evidence. Beside the claims stands the
+cost of the faults: how long no operation was acknowledged around each, and the speed of the rest.
 """
 
 from bisect import bisect_left
@@ -23,7 +23,7 @@ from raftlog.verify.report.trace import Fault
 
 _FAULTS_MAX: Final = 200
 _KEYS_MAX: Final = 500
-"""Partitions of which the worst wait is looked for."""
+"""The most partitions whose worst wait is looked for."""
 _OF_CLIENTS_ALONE: Final = ("assign", "subscribe", "rebalance", "crash")
 """Operations that ask no server."""
 _POLLS: Final = ("poll-skip", "nonmonotonic-poll", "int-poll-skip", "int-nonmonotonic-poll")
@@ -32,7 +32,7 @@ _POLLS: Final = ("poll-skip", "nonmonotonic-poll", "int-poll-skip", "int-nonmono
 @final
 @attrs.define(eq=False)
 class Counts:
-    """How much a history has of everything that claims count."""
+    """The amounts in a history that the claims cite."""
 
     acknowledged: int = 0
     unknown: int = 0
@@ -53,12 +53,12 @@ class Counts:
 
     @property
     def sent(self) -> int:
-        """All that was sent."""
+        """The number of all sends."""
         return self.acknowledged + self.unknown + self.failed
 
 
 class _Claim(NamedTuple):
-    """Classes, and the sentence where none of them was found."""
+    """The classes of a claim, and its sentence where none of them was found."""
 
     classes: tuple[str, ...]
     says: Callable[[Counts], str]
@@ -176,7 +176,7 @@ _CLAIMS: Final = (
 
 
 def claims_of(judgement: Judgement) -> list[str]:
-    """What the history proves, most telling first."""
+    """The claims that the history proves, most telling first."""
     verdict = judgement.verdict
     if verdict.model == LOG:
         counts = counts_of(judgement)
@@ -195,7 +195,7 @@ def _of_model(judgement: Judgement) -> list[str]:
 
 
 def claims_of_checks(checks: Sequence[RunCheck]) -> list[str]:
-    """What the run found out about itself."""
+    """The claims about the run's own checks."""
     held = [check for check in checks if check.status == HELD]
     if not held:
         return []
@@ -205,7 +205,7 @@ def claims_of_checks(checks: Sequence[RunCheck]) -> list[str]:
 
 
 def counts_of(judgement: Judgement) -> Counts:
-    """One pass over the operations."""
+    """Count the operations of a history, in one pass."""
     found = Counts()
     kinds = {"ok": "acknowledged", "info": "unknown", "fail": "failed"}
     for op in judgement.operations:
@@ -239,8 +239,11 @@ def counts_of(judgement: Judgement) -> Counts:
 
 
 def cost_of(judgement: Judgement, faults: Sequence[Fault]) -> dict[str, Any]:
-    """Each fault with the longest time around it in which clients waited and none was answered, on
-    all partitions together and on the worst of them; throughput and latency of the whole."""
+    """Each fault with the longest wait around it, and the throughput and latency of the whole.
+
+    A wait is a time in which clients waited and no operation was answered. It is given for all
+    partitions together and for the worst of them.
+    """
     asked = [op for op in judgement.operations if op.f not in _OF_CLIENTS_ALONE]
     by_key: dict[str, list[Interval]] = {}
     for op in asked:
@@ -264,7 +267,7 @@ def cost_of(judgement: Judgement, faults: Sequence[Fault]) -> dict[str, Any]:
 def _worst(
     fault: Fault, of_keys: Mapping[str, Sequence[tuple[int, int]]]
 ) -> tuple[int, str] | None:
-    """The longest wait on one partition, and its name; of equal ones the first."""
+    """The longest wait on one partition, with its name; of equal ones the first."""
     found: tuple[int, str] | None = None
     for key, waits in of_keys.items():
         wait = _longest(fault, waits)
@@ -274,8 +277,11 @@ def _worst(
 
 
 def _waits(operations: Sequence[Interval]) -> list[tuple[int, int]]:
-    """(from, to) before each answer: since the answer before it, or since the first call behind
-    that where nobody was waiting then. What was never answered waits to the end."""
+    """The waits, as (from, to): one before each answer.
+
+    A wait begins with the answer before it, or with the first call behind that answer where no
+    client was waiting then. An operation without an answer waits to the end.
+    """
     calls = sorted((op.start_ns, op.end_ns) for op in operations)
     answers = sorted(op.end_ns for op in operations if op.type == "ok")
     if not calls:
@@ -295,7 +301,7 @@ def _waits(operations: Sequence[Interval]) -> list[tuple[int, int]]:
 
 
 def _longest(fault: Fault, waits: Sequence[tuple[int, int]]) -> int | None:
-    """The longest wait that touches the time of a fault; None where nobody waited then."""
+    """The longest wait that touches the time of a fault; None where no client waited then."""
     end = fault.start_ns if fault.end_ns is None else fault.end_ns
     first = bisect_left(waits, (fault.start_ns,))
     first -= first > 0 and waits[first - 1][1] > fault.start_ns
@@ -308,7 +314,7 @@ def _longest(fault: Fault, waits: Sequence[tuple[int, int]]) -> int | None:
 
 
 def _speed(operations: Sequence[Interval]) -> list[dict[str, str]]:
-    """By kind of operation: how many a second, and how long they took."""
+    """The rows of speed by kind of operation: how many a second, and how long they took."""
     found = []
     kinds: dict[str, list[Interval]] = {}
     for op in operations:

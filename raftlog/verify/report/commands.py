@@ -1,8 +1,9 @@
-"""The commands that a page offers, as fields: the page builds the text from what is valid here.
+"""The commands that a page offers, as fields: the page builds the text from valid fields only.
 
-`run.json` comes from whoever sent the folder. A command that it wrote out would be copied into a
-terminal as it stands, so none is: only the fields below are taken, each of a form that holds no
-space, no quote and nothing that a shell obeys, and none that begins like an option.
+`run.json` comes from a stranger, the sender of the folder, and people copy commands into a terminal
+as they stand. So a command written in run.json is never shown. Only the fields below are taken,
+each in a form without spaces, quotes and characters that a shell obeys. None may begin like an
+option.
 """
 
 import re
@@ -19,10 +20,12 @@ _SETTINGS_MAX: Final = 20
 
 
 def commands_of(source: str, seed: Any, run: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """`place` of the run where it can be typed, else None, and what its kind needs to be played
-    again: `sim` has `seed` and `mutant`, `demo` `rows`, `suite` `workload`, `nemesis`, `client`,
-    `seed`, `seconds`, `linearizable` and `settings`. There is no `kind` where a field of it is not
-    of its form.
+    """The fields of the commands for a run.
+
+    `place` is where the run lies, None where it cannot be typed. The other fields are needed to
+    play the run again and depend on its `kind`. `sim` has `seed` and `mutant`, `demo` has `rows`,
+    and `suite` has `workload`, `nemesis`, `client`, `seed`, `seconds`, `linearizable` and
+    `settings`. There is no `kind` where one of its fields has another form.
     """
     found: dict[str, Any] = {"place": place if PATH.fullmatch(place) else None}
     number = str(seed) if type(seed) is int and abs(seed) < _SEED_MAX else None
@@ -40,7 +43,7 @@ def _sim(run: Mapping[str, Any], seed: str | None) -> dict[str, Any]:
     mutant = run.get("mutant")
     if mutant:
         if not isinstance(mutant, str) or not _MUTANT.fullmatch(mutant):
-            return {}  # without its planted bug the run is another one
+            return {}  # without its planted bug it would be another run
         found["mutant"] = mutant
     return found
 

@@ -9,9 +9,10 @@ from raftlog.verify.judging.verdict import INVALID, NOT_CHECKED, UNKNOWN, ClassR
 
 
 def junit(verdict: Verdict, name: str, checks: Sequence[RunCheck] = ()) -> str:
-    """One test suite called `name`, with the run's own checks behind the classes of anomaly. What
-    was not judged is one skipped case for all classes, one for all checks; what XML cannot carry is
-    replaced.
+    """One test suite called `name`: a case per class, and then one per check of the run's own.
+
+    The classes that were not judged are together one skipped case; so are the checks that never
+    ran. Characters that XML cannot carry are replaced.
     """
     results = [result for result in verdict.classes.values() if result.status != NOT_CHECKED]
     skipped = [result.name for result in verdict.lacking]
@@ -24,7 +25,7 @@ def junit(verdict: Verdict, name: str, checks: Sequence[RunCheck] = ()) -> str:
     ]
     failed = sum(result.status == INVALID for result in results) + len(violated(checks))
     errors = sum(result.status == UNKNOWN for result in results)
-    if verdict.judged_nothing:  # a suite of skipped cases would pass for a good one
+    if verdict.judged_nothing:  # else a suite of skipped cases would pass for a good one
         errors += 1
         cases.append(_NOTHING_JUDGED)
     lines = [
@@ -80,7 +81,7 @@ def attribute(text: str) -> str:
 
 
 def xml_text(text: str) -> str:
-    """XML 1.0 has no control characters, surrogates or non-characters, not even escaped."""
+    """The text without control characters, surrogates and non-characters: XML 1.0 forbids them."""
     return "".join(
         c
         if c in "\t\n\r" or " " <= c <= "\ud7ff" or "\ue000" <= c <= "\ufffd" or c > "\uffff"

@@ -1,6 +1,6 @@
-"""What each node was when: its role while it ran, and that it was down or paused while it did not.
+"""Tells the state of each node over time: its role, or that it was down or paused.
 
-A trace tells roles, and a role holds until the next one; the nemesis tells which process was killed
+A trace tells roles, and a role holds until the next one. The nemesis tells which process was killed
 or stopped, and when it came back. A node that is down leads nothing, whatever its last role was.
 """
 
@@ -17,13 +17,13 @@ _SEGMENTS_MAX: Final = 400
 _FOREVER: Final = 1 << 62
 
 Segment = dict[str, Any]
-"""`from` and `to` in ns, `role`, and `term` where one is known."""
+"""A stretch of time: `from` and `to` in ns, `role`, and `term` where one is known."""
 
 
 def segments_of(
     node: str, picture: Picture, faults: Sequence[Fault], start_ns: int, end_ns: int
 ) -> list[Segment]:
-    """What `node` was in a window of time, in order and without gaps."""
+    """The states of `node` in a window of time, in order and without gaps."""
     roles = picture.roles.get(node, [])
     down = _spans(node, faults, _DOWN)
     paused = _spans(node, faults, _PAUSED)
@@ -62,7 +62,7 @@ def _state(
     if place < 0:
         return ("starting" if lives and roles else "unknown"), None
     if lives and ended[lives - 1] > instants[place]:
-        return "starting", None  # it is back, and has not said yet what it is
+        return "starting", None  # it is back, and the trace has not told its role yet
     return str(roles[place]["role"]), roles[place]["term"]
 
 

@@ -1,9 +1,9 @@
-"""The report: one self-contained HTML file that a person reads without the tool that made it.
+"""Writes the report: one self-contained HTML file that needs no tool to be read.
 
 Everything is data in one JSON block, drawn by the script beside it (raftlog/verify/report/assets).
-The page asks nothing of the network, opens from disk, and stays under `REPORT_BYTES_MAX`: the whole
-history is in its counts and plots, the operations in a window around the failure. Nothing from a
-history is ever markup: the JSON block cannot end early, and the script writes text nodes only.
+The page asks nothing of the network, opens from disk, and stays under `REPORT_BYTES_MAX`. The whole
+history is in its counts and plots; operations are shown in a window around the failure. No text
+from a history is ever markup: the JSON block cannot end early, and the script writes text nodes.
 """
 
 import hashlib
@@ -40,25 +40,26 @@ _TICKS_MAX: Final = 1_500
 _FAULTS_MAX: Final = 500
 _TEXT_MAX: Final = 2_000
 _POINT_MAX: Final = 1e15
-"""Of a curve; a browser has no infinity in its JSON."""
+"""The highest number that a curve may hold; a browser has no infinity in its JSON."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class RunFolder:
-    """What a run left beside its history. Everything may be missing."""
+    """The files that a run left beside its history. Each of them may be missing."""
 
     name: str = ""
     place: str = ""
-    """Where it is, as one types it; below `runs/` unless somebody knows better."""
+    """The path of the folder as a person types it; below `runs/` unless the caller names another.
+    """
     run: Mapping[str, Any] = attrs.field(factory=dict)
     invariants: Mapping[str, Any] = attrs.field(factory=dict)
     trace: str = ""
     history_sha256: str = ""
-    """Of the history's bytes (`raftlog.verify.report.proof.digest_of`)."""
+    """The SHA-256 of the history's bytes (`raftlog.verify.report.proof.digest_of`)."""
 
     def checks(self) -> list[RunCheck]:
-        """What the run found out about itself."""
+        """The checks that the run made of itself."""
         return checks_of(self.run, self.invariants)
 
 
@@ -68,8 +69,10 @@ def render(judgement: Judgement, folder: RunFolder | None = None) -> str:
 
 
 def fitting(data: dict[str, Any]) -> dict[str, Any]:
-    """The data of a page that is not too large. A hostile or enormous history: the pictures shrink,
-    the verdict stays."""
+    """The data of a page that is not too large.
+
+    For a hostile or enormous history the pictures shrink; the verdict stays.
+    """
     for shrink in (_drop_messages, _drop_cells, _drop_bars, _drop_run):
         if len(assembled(data).encode("utf-8", "replace")) < REPORT_BYTES_MAX:
             break
@@ -96,7 +99,7 @@ def as_block(data: Any) -> str:
 
 
 def page_data(judgement: Judgement, folder: RunFolder) -> dict[str, Any]:
-    """Everything that the page shows, as JSON. No text of it holds a character that is not seen."""
+    """Everything that the page shows, as JSON. No text in it holds an invisible character."""
     return visible_everywhere(_page_data(judgement, folder))  # type: ignore[no-any-return]
 
 
@@ -104,7 +107,7 @@ def _page_data(judgement: Judgement, folder: RunFolder) -> dict[str, Any]:
     faults = faults_of(judgement.nemesis)
     events, strange = trace_lines(folder.trace)
     checks = folder.checks()
-    # A simulated run ends in the turn that breaks an invariant; others are checked when it is over.
+    # A simulated run ends in the turn that breaks an invariant; other runs are checked at the end.
     ended_by_it = bool(violated(checks)) and judgement.header.source == "sim"
     window = window_of(judgement, faults, [event.instant for event in events], broken=ended_by_it)
     picture = picture_of(events, window.start_ns, window.end_ns)
@@ -161,7 +164,7 @@ def _page_data(judgement: Judgement, folder: RunFolder) -> dict[str, Any]:
 def _nearest(
     marks: Sequence[dict[str, Any]], at: str, window: Window, most: int
 ) -> list[dict[str, Any]]:
-    """At most so many of the marks of a trace: those nearest to what matters most."""
+    """At most `most` marks of a trace, those nearest to the instant that matters most."""
     if len(marks) <= most:
         return list(marks)
     focus = window.focus_ns
@@ -216,7 +219,7 @@ def _duration(value: Any) -> str | None:
 
 
 def _commands(judgement: Judgement, folder: RunFolder) -> dict[str, Any]:
-    """Fields of the commands that the page offers."""
+    """The fields of the commands that the page offers."""
     place = folder.place or (f"runs/{folder.name}" if folder.name else "")
     seed = judgement.header.seed if judgement.header.seed is not None else folder.run.get("seed")
     found = commands_of(judgement.header.source, seed, folder.run, place)
@@ -285,7 +288,7 @@ def _broken_checks(folder: RunFolder) -> list[str]:
 
 
 def _fate(judgement: Judgement, window: Window) -> list[str]:
-    """Of a lost record: when it was promised, and when it was found missing."""
+    """When a lost record was acknowledged, and when it was missed; empty for other failures."""
     if "lost-write" not in [result.name for result in judgement.verdict.failures()][:1]:
         return []
     if len(window.accused) != 2:
@@ -320,7 +323,7 @@ def _meanwhile(faults: Sequence[Fault], window: Window) -> list[str]:
 
 
 def _classes(judgement: Judgement) -> list[dict[str, Any]]:
-    """Those that the history has evidence for; the others are `not_checked`."""
+    """The rows of classes that the history has evidence for; the others are in `not_checked`."""
     found = []
     for name, result in judgement.verdict.classes.items():
         if result.status == NOT_CHECKED:
@@ -340,7 +343,7 @@ def _classes(judgement: Judgement) -> list[dict[str, Any]]:
 def _lanes(
     judgement: Judgement, picture: Picture, faults: Sequence[Fault], window: Window
 ) -> list[dict[str, Any]]:
-    """Nodes first, then the clients of the window."""
+    """The lanes of the page: nodes first, then the clients of the window."""
     nodes = dict.fromkeys(judgement.header.nodes)
     nodes.update(dict.fromkeys(op.node for op in window.operations if op.node is not None))
     nodes.update(dict.fromkeys(picture.roles))
@@ -362,7 +365,7 @@ def _lanes(
 
 
 def _table(entries: Any) -> list[dict[str, str]]:
-    """Name -> anything, as rows of text."""
+    """A mapping as rows of text."""
     if not isinstance(entries, dict):
         return []
     rows = []

@@ -1,5 +1,6 @@
-"""Series for the plots: latency, unavailability, realtime lag, unseen; thinned to what a page
-shows.
+"""Makes the series of the plots: latency, unavailability, realtime lag and unseen values.
+
+Each series is thinned to the points that a page can show.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from raftlog.verify.histories.interval import OPEN, Interval
 from raftlog.verify.judging.metrics import thinned
 
 _UNAVAILABLE_NS: Final = 200_000_000
-"""A gap in acknowledged sends is worth showing from here on: two default heartbeats."""
+"""The shortest gap in acknowledged sends that is shown, in ns: two default heartbeats."""
 
 
 def plots_of(operations: Sequence[Interval], metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -69,7 +70,7 @@ def _latency(operations: Sequence[Interval]) -> dict[str, Any]:
 
 
 def unavailability(operations: Sequence[Interval]) -> list[list[int]]:
-    """[start, length] of the gaps between acknowledged sends."""
+    """The gaps between acknowledged sends, as [start, length]."""
     acked = sorted(op.end_ns for op in operations if op.f == "send" and op.type == "ok")
     called = [op.start_ns for op in operations if op.f == "send"]
     if not called:

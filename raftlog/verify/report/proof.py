@@ -1,9 +1,9 @@
-"""What makes a report checkable by its receiver: which history it is of, who judged it, and how.
+"""Makes a report checkable by its receiver: it names its history, its judge and the options.
 
-A page carries the SHA-256 of the history's bytes, the judge's version and its options. Whoever has
-page and history judges again with those options (`options_of`, `settings_of`) and compares
-(`differences`). A history says nothing of what the run found out about itself (invariants, trace):
-that is compared where the run's folder is at hand.
+A page carries the SHA-256 of the history's bytes, the judge's version and its options. A receiver
+with page and history judges again with those options (`options_of`, `settings_of`) and compares
+(`differences`). A history does not tell the run's own checks and trace. These are compared where
+the run's folder is at hand.
 """
 
 import hashlib
@@ -23,19 +23,19 @@ END: Final = "</script>"
 OF_HISTORY: Final = ("classes", "not_checked", "claims", "cost", "accused", "faults", "plots")
 """The parts of a page that its history alone decides."""
 OF_WINDOW: Final = ("window", "span", "bars", "partitions")
-"""As well, unless the trace decided which part of the run is shown: where the run failed a check of
-its own, and where no client did anything."""
+"""The parts that the history decides too, unless the trace decided which part of the run is shown.
+It does where the run failed a check of its own, and where no client did anything."""
 _NOT_COMPARED: Final = ("proof", "summary", "commands")
-"""`proof` was compared before, `summary` is compared apart, and where a folder lies is nothing that
-is judged."""
+"""The parts that are compared elsewhere or not at all: `proof` before, `summary` apart, and
+`commands` tell where a folder lies, which is not judged."""
 _PIECE: Final = 1 << 20
 
 
 class Bytes(Protocol):
-    """An open file, for bytes."""
+    """An open file that gives bytes."""
 
     def read(self, size: int, /) -> bytes:
-        """At most `size`; nothing at the end."""
+        """The next bytes, at most `size` of them; empty at the end of the file."""
 
 
 def digest_of(file: Bytes) -> str:
@@ -47,7 +47,7 @@ def digest_of(file: Bytes) -> str:
 
 
 def proof_of(judgement: Judgement, history_sha256: str) -> dict[str, Any]:
-    """What a page and verdict.json say of how they came about."""
+    """The origin of a verdict, as a page and verdict.json carry it: history, judge, options."""
     try:
         release = version("raftlog")
     except PackageNotFoundError:  # run from a checkout that is not installed
@@ -61,7 +61,10 @@ def proof_of(judgement: Judgement, history_sha256: str) -> dict[str, Any]:
 
 
 def data_of(page: str) -> dict[str, Any]:
-    """The data of a report. `BadHistory` where a text is no report of ours, or an older one."""
+    """The data of a report.
+
+    Raises `BadHistory` where the text is no report of ours, or an older one.
+    """
     _, begin, rest = page.partition(BEGIN)
     text, end, _ = rest.partition(END)
     try:
@@ -80,14 +83,16 @@ def data_of(page: str) -> dict[str, Any]:
 
 
 def shell_of(page: str) -> tuple[str, str]:
-    """A page without its data: what is the same in all reports of one release."""
+    """A page without its data: the same for all reports of one release."""
     before, _, rest = page.partition(BEGIN)
     return before, rest.partition(END)[2]
 
 
 def options_of(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The judge's options in a report, checked: `model`, `reads`, `allowed`, `search_steps` and
-    `hole_steps`. `BadHistory` where they make no sense."""
+    """The judge's options in a report, checked: `model`, `reads`, `allowed`, and the two budgets.
+
+    Raises `BadHistory` where they make no sense. The budgets are `search_steps` and `hole_steps`.
+    """
     options = data["proof"]["options"]
     allowed = [*_list(options.get("allowed")), *_list(options.get("always"))]
     steps = [options.get(name) for name in ("search_steps", "hole_steps")]
@@ -108,9 +113,11 @@ def _list(value: Any) -> list[Any]:
 def differences(
     told: Mapping[str, Any], found: Mapping[str, Any], *, whole: bool, checks_broken: bool
 ) -> list[str]:
-    """In what a report differs from what the same judge says now, part by part. `whole`: the run's
-    folder was at hand, so that all of it is compared; else `checks_broken` says whether the report
-    itself names a check of the run's own that did not hold."""
+    """The parts in which a report differs from the same judge's verdict now.
+
+    With `whole` the run's folder was at hand, so that all parts are compared. Otherwise
+    `checks_broken` says whether the report itself names a check of the run's own that did not hold.
+    """
     again = json.loads(json.dumps(found))
     by_trace = checks_broken or not again["bars"]
     of_history = OF_HISTORY if by_trace else (*OF_HISTORY, *OF_WINDOW)
@@ -143,7 +150,7 @@ def _judged(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _difference(name: str, told: Any, found: Any) -> str:
-    """Of classes each that differs, of everything else only that it does."""
+    """The sentence about a part that differs. For the part of classes it names each of them."""
     if name == "classes" and isinstance(told, list) and isinstance(found, list):
         now = {entry["name"]: entry for entry in found}
         then = {str(e.get("name")): e for e in told if isinstance(e, dict)}

@@ -1,7 +1,7 @@
-"""Log strips: what each node holds of a key, by term, and where two nodes part ways.
+"""Draws log strips: the log of a key on each node, by term, and where two nodes diverge.
 
-Best from `run.json` (`replicas`, which the simulator knows); else from what nodes were seen to
-answer: then a strip shows only offsets that somebody asked for, and says so.
+They come from `run.json` (`replicas`, which the simulator knows) if possible, else from the answers
+of the nodes. Then a strip shows only offsets that a client asked for, and says so.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ def _from_replicas(key: str, nodes: Any) -> dict[str, Any]:
 
 
 def _faults(nodes: Any) -> str:
-    """What a replica's files complain of, by node."""
+    """The complaints about a replica's files, by node."""
     found = [
         f"{node}: {str(held['fault'])[:_FAULT_CHARS_MAX]}"
         for node, held in (nodes.items() if isinstance(nodes, dict) else ())
@@ -58,8 +58,9 @@ def _faults(nodes: Any) -> str:
 
 
 def first_divergence(logs: Sequence[Sequence[Sequence[int]]]) -> int | None:
-    """The lowest offset at which two logs have different terms; a shorter log differs in
-    nothing.
+    """The lowest offset at which two logs have different terms.
+
+    A log that is only shorter differs in nothing.
     """
     found: int | None = None
     for at, one in enumerate(logs):

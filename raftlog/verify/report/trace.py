@@ -1,8 +1,8 @@
-"""What a picture needs from a trace and from nemesis lines: lanes, arrows, ticks, fault bands.
+"""Reads a trace and nemesis lines for pictures: lanes, arrows, ticks and fault bands.
 
 A trace is text, one event a line: `<instant_ns> <where> <name> [key=value ...]`. Names with a
-meaning here are `role`, `send`, `deliver`, `drop`, `sync`; everything else is a tick with its own
-words. Lines that are not of this form are counted, never guessed at.
+meaning here are `role`, `send`, `deliver`, `drop`, `sync`; every other event is a tick with its own
+words. Lines of another form are counted, never guessed at.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,9 +19,10 @@ _CLOSES: Final[Mapping[str, tuple[str, ...]]] = {
     "rejoin": ("isolate", "partition", "cut"),
     "restore": ("isolate", "partition", "cut", "disk-full", "slow-disk"),
 }
-"""What ends which fault, beside `start-X` and `stop-X`; `heal` ends every fault of the network."""
+"""Fault -> the names that end it, beside `start-X` and `stop-X`. `heal` ends every network fault.
+"""
 _METADATA: Final = "group-0"
-"""What the trace calls a change of role in the metadata group."""
+"""The name in the trace for a change of role in the metadata group."""
 _NOT_NETWORK: Final = ("kill", "crash", "wipe", "stop", "pause", "power-loss")
 
 
@@ -37,7 +38,7 @@ class Fault:
     label: str
 
     def document(self) -> dict[str, Any]:
-        """As the page wants it."""
+        """The fault as the page's JSON."""
         return {
             "name": self.name,
             "nodes": list(self.nodes),
@@ -111,8 +112,10 @@ def _words(value: Any) -> str:
 
 
 def _flows(flows: list[Any]) -> str:
-    """The links that are cut, as [from, to] numbers: the one node that all of them touch, if there
-    is one."""
+    """The links that are cut, given as [from, to] numbers, in words.
+
+    One node that all of them touch is named alone.
+    """
     pairs = [flow for flow in flows if isinstance(flow, list) and len(flow) == 2]
     shared = [one for one in (pairs[0] if pairs else []) if all(one in pair for pair in pairs)]
     both_ways = all([other, one] in pairs for one, other in pairs)
@@ -149,7 +152,7 @@ def trace_lines(text: str) -> tuple[list[TraceLine], int]:
 @final
 @attrs.define(eq=False)
 class Picture:
-    """A trace sorted into what is drawn."""
+    """The events of a trace, sorted by the way they are drawn."""
 
     roles: dict[str, list[dict[str, Any]]] = attrs.field(factory=dict)
     boots: dict[str, list[int]] = attrs.field(factory=dict)
@@ -194,7 +197,7 @@ def picture_of(lines: Sequence[TraceLine], start_ns: int, end_ns: int) -> Pictur
     for (
         node,
         found,
-    ) in metadata.items():  # where no partition's replica spoke, those of the metadata
+    ) in metadata.items():  # where no partition's replica told a role, that of the metadata counts
         picture.roles.setdefault(node, found)
     return picture
 

@@ -1,8 +1,9 @@
-"""The window of a report: the operations around the failure, and where their points lie.
+"""Chooses the window of a report: the operations around the failure, and their points.
 
-A history of any length must fit into one small file, so the page shows a few hundred operations
-around the witness of the first failure; of a history without failures, those around its first
-fault, else its beginning. Counts, plots and the table of classes are of the whole history.
+A history of any length must fit into one small file, so the page shows a few hundred operations.
+They surround the witness of the first failure. Without a failure they surround the first fault of
+the nemesis, else they are the beginning. Counts, plots and the table of classes are of the whole
+history.
 """
 
 from bisect import bisect_right
@@ -21,9 +22,9 @@ from raftlog.verify.judging.linearizability import BEFORE_ALL, Row, chain_of
 from raftlog.verify.report.trace import Fault
 
 OPERATIONS_MAX: Final = 300
-"""More than a person reads; a row each in the client timeline."""
+"""The most operations shown, a row each in the client timeline: more than a person reads."""
 EVENTS_MAX: Final = 600
-"""Of a trace, where no operation says which part of it to show."""
+"""The most events of a trace shown, where no operation says which part of it matters."""
 GRID_COLUMNS_MAX: Final = 48
 GRID_ROWS_MAX: Final = 60
 PARTITIONS_MAX: Final = 6
@@ -41,7 +42,7 @@ class Window:
     note: str
     accused: tuple[Interval, ...]
     focus_ns: int = 0
-    """What matters most in it."""
+    """The instant that matters most in the window, in ns."""
 
 
 def window_of(
@@ -51,8 +52,11 @@ def window_of(
     *,
     broken: bool = False,
 ) -> Window:
-    """Choose the window. `events` are the instants of the trace; `broken`: the run failed a check
-    of its own, which is where it ended."""
+    """Choose the window.
+
+    `events` are the instants of the trace. `broken` says that the run failed a check of its own,
+    which is where it ended.
+    """
     operations = sorted(judgement.operations, key=lambda op: (op.start_ns, op.index))
     if not operations:
         return _without_operations(faults, events, broken=broken)
@@ -87,8 +91,10 @@ def window_of(
 
 
 def _without_operations(faults: Sequence[Fault], events: Sequence[int], *, broken: bool) -> Window:
-    """What nodes and faults did, where no client did anything: the last of it where the run
-    failed, else the first."""
+    """The window of a run in which no client did anything: events of nodes and faults.
+
+    It shows the last of them where the run failed, else the first.
+    """
     shown = sorted(events)[-EVENTS_MAX:] if broken else sorted(events)[:EVENTS_MAX]
     if broken:
         shown = _after_silence(shown)
@@ -108,7 +114,7 @@ def _without_operations(faults: Sequence[Fault], events: Sequence[int], *, broke
 
 
 def _after_silence(instants: list[int]) -> list[int]:
-    """The last of them, without what lies before a silence of more than half of the whole."""
+    """The last instants, without those before a silence of more than half of the whole time."""
     for at in range(len(instants) - 1, 0, -1):
         if 2 * (instants[at] - instants[at - 1]) > instants[-1] - instants[0]:
             return instants[at:]
@@ -116,7 +122,7 @@ def _after_silence(instants: list[int]) -> list[int]:
 
 
 def _around(operations: Sequence[Interval], centre: Sequence[int]) -> list[Interval]:
-    """The accused, and their neighbours in equal parts, never more than `OPERATIONS_MAX`."""
+    """The accused operations and their neighbours in equal parts, at most `OPERATIONS_MAX`."""
     if len(operations) <= OPERATIONS_MAX:
         return list(operations)
     chosen = dict.fromkeys(centre[:OPERATIONS_MAX])
@@ -139,9 +145,9 @@ def witness_of(judgement: Judgement) -> tuple[Interval, ...]:
 
 
 def points_of(chain: Sequence[Row]) -> tuple[dict[int, int], list[int], list[int]]:
-    """Earliest points as the scan gives them: of each append by operation, and of reads by gap.
+    """The earliest points that the scan gives: of each append by operation, and of reads by gap.
 
-    Reads: two lists, gaps ascending and the earliest point of a read of that end.
+    The points of reads are two lists: gaps ascending, and the earliest point of a read of that end.
     """
     latest = BEFORE_ALL
     appends: dict[int, int] = {}
@@ -162,7 +168,7 @@ def points_of(chain: Sequence[Row]) -> tuple[dict[int, int], list[int], list[int
 
 
 def _read_point(op: Interval, chains: Mapping[str, tuple[Any, Any, Any]]) -> int | None:
-    """Where a read took effect: not before its call, nor before what it saw."""
+    """The instant at which a read took effect: at its call, or later at the appends that it saw."""
     ends = {key: pairs.end for key, pairs in op.reads().items() if len(pairs)}
     if op.f == "end" and op.key is not None and op.value is not None:
         ends[op.key] = op.value
@@ -190,7 +196,7 @@ def bars_of(judgement: Judgement, window: Window) -> list[dict[str, Any]]:
     for op in window.operations:
         point = appends.get(op.index, _read_point(op, chains))
         if point is not None and not op.start_ns <= point <= op.end_ns:
-            point = None  # there is no legal one: that is what the red pair says
+            point = None  # no legal point exists: the red pair on the page says that
         found.append(
             {
                 "index": op.index,
@@ -287,8 +293,7 @@ def _cells(op: Interval, key: str) -> list[tuple[int, Any]]:
 
 
 def _columns(rows: Sequence[Mapping[int, str]], focus: int | None) -> list[int]:
-    """Consecutive known offsets, around `focus` if there is one; else those of which most is
-    said."""
+    """Consecutive known offsets: around `focus` if there is one, else those with most claims."""
     said: dict[int, int] = {}
     for cells in rows:
         for offset in cells:
