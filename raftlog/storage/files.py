@@ -1,5 +1,7 @@
-"""Whole small files: read with a bound; written so that a crash leaves the old file or the new
-one."""
+"""Reads small files whole, within a bound, and writes them whole.
+
+A crash in the middle of a write leaves the old file or the new one.
+"""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -13,7 +15,7 @@ from raftlog.storage.replica import AWAY_SUFFIX, TEMPORARY_SUFFIX
 
 @final
 class _Opened:
-    """What `opened` gives to `with`; by hand, for a boot opens hundreds."""
+    """The context manager of `opened`, written by hand for speed: a boot opens hundreds."""
 
     __slots__ = ("_file",)
 
@@ -28,12 +30,12 @@ class _Opened:
 
 
 def opened(disk: Disk, path: str, *, create: bool = False, write: bool = False) -> _Opened:
-    """For `with`: the open file, closed at the end whatever happens."""
+    """The open file, for `with`: it is closed at the end whatever happens."""
     return _Opened(disk.open(path, create=create, write=write))
 
 
 def read_whole(disk: Disk, path: str, bytes_max: int) -> bytes:
-    """The bytes of a file; `CorruptData` when it is larger than anything we write there."""
+    """The bytes of a file; `CorruptData` when it is larger than any file we write there."""
     with opened(disk, path) as file:
         size = file.size()
         if size > bytes_max:
@@ -55,8 +57,10 @@ def write_again(file: DiskFile, position: int, chunks: Iterable[Buffer]) -> None
 
 
 def write_whole(disk: Disk, path: str, content: Buffer) -> None:
-    """Write under another name, sync, rename, sync the directory: durable when this returns. What
-    a full disk has no room for leaves nothing behind."""
+    """Write under another name, sync, rename, sync the directory: durable when this returns.
+
+    A write that finds the disk full leaves no file behind.
+    """
     temporary = path + TEMPORARY_SUFFIX
     remove_if_there(disk, temporary)
     try:
@@ -64,7 +68,7 @@ def write_whole(disk: Disk, path: str, content: Buffer) -> None:
             file.write_at(0, [content])
             file.sync()
     except DiskError:
-        with suppress(DiskError):  # the first error is told
+        with suppress(DiskError):  # the first error is the one that is raised
             remove_if_there(disk, temporary)
         raise
     named(disk, temporary, path)
@@ -72,8 +76,11 @@ def write_whole(disk: Disk, path: str, content: Buffer) -> None:
 
 
 def named(disk: Disk, old: str, new: str) -> None:
-    """Rename. One that fails may have been done all the same: whoever reads the directory next must
-    not build on a name that the next power failure takes away."""
+    """Rename a file.
+
+    A rename that fails may still have been done. So the directory is synced: a later reader
+    must not build on a name that the next power failure takes away.
+    """
     try:
         disk.rename(old, new)
     except DiskError:
@@ -82,18 +89,23 @@ def named(disk: Disk, old: str, new: str) -> None:
 
 
 def name_again(disk: Disk, path: str) -> None:
-    """Give a file another name and then its own, so that the next `sync_dir` proves something. A
-    name that is seen may be in the kernel's memory only, and be called clean: a sync that failed
-    before dropped it from what is still to be written."""
+    """Give a file another name and then its own, so that the next `sync_dir` proves something.
+
+    A visible name may be in the kernel's memory only, called clean: a sync that failed before
+    dropped it from what is still to be written.
+    """
     away = path + AWAY_SUFFIX
     disk.rename(path, away)
     named(disk, away, path)
 
 
 def put_back(disk: Disk, path: str) -> None:
-    """Undo a `name_again` that a crash, or a failing disk, cut short. Not synced: the file is
-    durable under this name or its own, if it was before. Where both are there, a power failure has
-    done half of a rename, and what has the name is what everything since was built on."""
+    """Undo a `name_again` that a crash, or a failing disk, cut short.
+
+    Nothing is synced: the file is durable under this name or its own, if it was before. Where both
+    names exist, a power failure has done half of a rename. Then the file under its own name is the
+    one that everything since was built on.
+    """
     away = path + AWAY_SUFFIX
     if disk.exists(path):
         disk.remove(away)
@@ -102,13 +114,13 @@ def put_back(disk: Disk, path: str) -> None:
 
 
 def put_back_if_away(disk: Disk, path: str) -> None:
-    """The same in the life that the disk failed in."""
+    """Undo a `name_again` if one was cut short, in the life in which the disk failed."""
     if disk.exists(path + AWAY_SUFFIX):
         put_back(disk, path)
 
 
 def remove_if_there(disk: Disk, path: str) -> bool:
-    """Remove a file that may be missing; whether it was there. Not synced."""
+    """Remove a file that may be missing; returns whether it was there. Nothing is synced."""
     if not disk.exists(path):
         return False
     disk.remove(path)
@@ -121,9 +133,11 @@ def parent_of(path: str) -> str:
 
 
 def grown(file: DiskFile, wanted: int, needed: int) -> int:
-    """The size of the file, which is grown when it is less than wanted. Where the disk has no room
-    for that, it stays as it is, if what is needed fits: votes need no new space on a full disk, and
-    the next generation tries again."""
+    """The size of the file, which is grown when it is less than wanted.
+
+    Where the disk has no room for that, the file stays as it is, if `needed` bytes fit: votes need
+    no new space on a full disk, and the next generation tries again.
+    """
     size = file.size()
     if size >= wanted:
         return size

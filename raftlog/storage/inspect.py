@@ -1,8 +1,8 @@
-"""A read-only walk of a data directory, as values that are ready for JSON: `raftlog inspect`.
+"""Walks a data directory without changing it, for `raftlog inspect`; the values are ready for JSON.
 
-It shows what a boot would find, and compares replicas: the chain and a SHA-256 over the batches up
-to an offset are equal on two replicas that hold the same log from the same first entry. It may be
-run beside a broker; what is being written at that moment may then look like a torn tail.
+It shows what a boot would find, and compares replicas. The chain, and a SHA-256 over the batches up
+to an offset, are equal on two replicas that hold the same log from the same first entry. It may run
+beside a broker. Bytes that the broker is writing at that moment may then look like a torn tail.
 """
 
 import hashlib
@@ -29,8 +29,7 @@ Json = dict[str, object]
 
 
 class Fingerprint(NamedTuple):
-    """A stretch of a log: from its first entry to before `end_index`, which begins at
-    `end_offset`."""
+    """A stretch of a log, from its first entry to before `end_index`, which is at `end_offset`."""
 
     first_index: RaftIndex
     end_index: RaftIndex
@@ -42,10 +41,12 @@ class Fingerprint(NamedTuple):
 def inspect_directory(
     disk: Disk, *, verify: bool = True, stop_offsets: Mapping[GroupId, Offset] | None = None
 ) -> Json:
-    """Everything about a formatted directory. With `verify` every batch is read and checked;
-    `stop_offsets` names, per group, the offset up to which the fingerprint goes (default: the end).
+    """Everything about a formatted directory.
 
-    `damaged` at the top says whether anything is. Raises what `peek_directory` raises.
+    With `verify` every batch is read and checked. `stop_offsets` names, per group, the offset up to
+    which the fingerprint goes (default: the end).
+
+    `damaged` at the top says whether any replica is. Raises what `peek_directory` raises.
     """
     image = peek_directory(disk)
     groups: list[Json] = []
@@ -193,7 +194,7 @@ def _segment_row(disk: Disk, file: LiveFile, reading: "_Reading | None") -> Json
 
 
 def _agrees(walk: Walk, file: LiveFile, mark: Mark) -> bool:
-    """Whether the walk is elsewhere than at the mark, or where that says."""
+    """Whether the walk agrees with the mark; true where it is elsewhere than at the mark."""
     after = RaftIndex(mark.raft_index + 1)
     if file.header.file_sequence != mark.file_sequence or walk.place.raft_index != after:
         return True
@@ -203,8 +204,10 @@ def _agrees(walk: Walk, file: LiveFile, mark: Mark) -> bool:
 @final
 @attrs.define(eq=False)
 class _Reading:
-    """Walks live files one after another, hashing batches until `stop`. `gap` is a fault inside the
-    log, `fault` any reason for which the walk ended, also a torn tail."""
+    """Walks live files one after another, hashing batches until `stop`.
+
+    `gap` is a fault inside the log, `fault` any reason for which the walk ended, also a torn tail.
+    """
 
     disk: Disk
     spec: ReplicaSpec
@@ -222,8 +225,11 @@ class _Reading:
     _stopped: WalkPlace | None = None
 
     def take(self, file: LiveFile, mark: Mark | None = None) -> None:
-        """Walk one file, if the one before it led to its header, against the mark when that speaks
-        of it: batches that each look right may be another partition's."""
+        """Walk one file, if the one before it led to its header.
+
+        Where the mark speaks of the file, the walk is compared with it: batches that each look
+        right may be another partition's.
+        """
         start = _start_of(file)
         if self.gap is not None:
             return
@@ -264,7 +270,7 @@ class _Reading:
             self.commit_offset = entry.next_offset
 
     def fingerprint(self, first_index: RaftIndex) -> Fingerprint:
-        """What was hashed."""
+        """The fingerprint of the batches that were hashed."""
         place = self._stopped or self.place
         return Fingerprint(
             first_index, place.raft_index, place.offset, place.chain, self._hash.hexdigest()

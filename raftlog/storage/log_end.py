@@ -1,4 +1,4 @@
-"""What a log is made of when recovery hands it over, and ends of rounds."""
+"""The values from which recovery makes a log, and the ends of rounds."""
 
 from typing import NamedTuple, final
 
@@ -25,10 +25,10 @@ class FileEnd(NamedTuple):
 class LogParts:
     """A log that is on disk and durable up to `end`.
 
-    `before` is the place before the first entry; `file_sequence` the highest number ever used in
-    the directory; `repair` what a damaged replica once held, and `repair_file_due` whether no file
-    says so yet; `new_file_resets` belongs to a log whose only file is to be replaced. `obsolete`:
-    files that are void once the file that is due is durable.
+    `before` is the place before the first entry. `file_sequence` is the highest number ever used in
+    the directory. `repair` is the end that a damaged replica once had; `repair_file_due` says that
+    no file records it yet. `new_file_resets` belongs to a log whose only file is to be replaced.
+    `obsolete`: files that are void once the file that is due is durable.
     """
 
     before: LogEnd

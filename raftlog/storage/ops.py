@@ -1,4 +1,4 @@
-"""What a write round is told to do, in order; performed by `raftlog.storage.write_round`.
+"""The operations of a write round, in order; `raftlog.storage.write_round` performs them.
 
 An operation names its group, so that a failure is charged to that replica alone. Buffers are
 immutable.
@@ -12,9 +12,11 @@ from raftlog.base.ids import GroupId
 
 
 class CreateFile(NamedTuple):
-    """Make `path` with these bytes (a segment header, a snapshot), whole or not at all: what the
-    group wrote before is synced first, then the new file, then its name. So the file vouches for
-    everything below it, and later operations of the round may append to it."""
+    """Make `path` with these bytes (a segment header, a snapshot), whole or not at all.
+
+    The writer first syncs what the group wrote before, then the new file, then its name. So the
+    file vouches for everything below it, and later operations of the round may append to it.
+    """
 
     group: GroupId
     path: str
@@ -37,8 +39,10 @@ class StoreRecords(NamedTuple):
 
 
 class CloseGroup(NamedTuple):
-    """Forget the group's open files and its failure: it is about to be deleted, or was reopened
-    through recovery. Await Persisted before the files are touched by a job."""
+    """Forget the group's open files and its failure: it is about to be deleted, or was reopened.
+
+    A job may touch the files only after this operation is reported persisted.
+    """
 
     group: GroupId
 

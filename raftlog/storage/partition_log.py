@@ -1,13 +1,13 @@
 """The log of one replica in memory: what there is, what must be written, what is durable.
 
 It never touches a file. A mutator changes memory at once and adds to the operations of this turn's
-io_id; `written` and `persisted` move the ends up to which files may be read and promises made.
+io_id. `written` and `persisted` move the ends up to which files may be read and promises made.
 Reads are planned as memory views, file slices, or jobs that run off the loop.
 
 Rules:
-1. A file is never overwritten. Truncation to an index, and an install, begin a new file; what older
-   files hold at or above its first index is void from the moment its header is durable.
-2. A segment takes entries in the round of its header and directory, after these are synced; the
+1. A file is never overwritten. Truncation to an index, and an install, begin a new file. Entries of
+   older files at or above its first index are void from the moment its header is durable.
+2. A segment takes entries in the round of its header and directory, after these are synced. The
    writer first syncs what the group wrote before, so a header vouches for all entries below it.
 3. The ends of rounds in flight are clamped by a truncation: the completion of a round that wrote
    entries of an ended term makes no entry of the next term durable (etcd's append ABA).
@@ -75,7 +75,7 @@ class PartitionLog:
     )  # fmt: skip
 
     def __init__(self, spec: ReplicaSpec, options: LogOptions, parts: LogParts) -> None:
-        """A log as recovery found it: everything in `parts` is on disk and durable."""
+        """Take over a log from recovery: everything in `parts` is on disk and durable."""
         head = parts.before
         self.spec = spec
         self.options = options
@@ -106,19 +106,19 @@ class PartitionLog:
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """The live segments, oldest first, as they are now."""
+        """The live segments, oldest first."""
         self._settle_active()
         return self._segments
 
     @property
     def gaps(self) -> Sequence[Gap]:
-        """Where closed segments are damaged, and no other replica could repair them."""
+        """The offsets where closed segments are damaged, and no other replica can repair them."""
         return self._planner.gaps
 
     @property
     def damaged_until(self) -> tuple[RaftIndex, Term] | None:
-        """What the replica once held and no longer does: (index, term). None once the durable log
-        is at least as up to date as that, last term before length."""
+        """The (index, term) that the replica once held and lost. None once the durable log is at
+        least as up to date as that, last term before length."""
         if self._repair is None or self._rounds.durable is None:
             return self._repair
         end = self._rounds.durable.end
@@ -158,14 +158,14 @@ class PartitionLog:
         return self._window.next_offset_at(index)
 
     def entries(self, first: RaftIndex, bytes_max: int) -> list[Entry] | None:
-        """At least one entry from `first`, then while they stay within `bytes_max`; None when they
-        are not in memory."""
+        """At least one entry from `first`, then more within `bytes_max`; None when they are not in
+        memory."""
         assert self.first_index <= first <= self.last_index, (first, self.last_index)
         return self._window.entries(first, bytes_max)
 
     def term_end_offset(self, epoch: Term, limit: Offset) -> tuple[Term, Offset] | None:
-        """For OffsetForLeaderEpoch: the largest known term at most `epoch`, and where it ends (at
-        most `limit`). None when every known term is later."""
+        """The answer to OffsetForLeaderEpoch: the largest known term at most `epoch`, and where it
+        ends (at most `limit`). None when every known term is later."""
         return self.terms.end_offset_for(epoch, limit)
 
     # --- what changes it --------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class PartitionLog:
             self.trim_window(self.options.window_bytes)
 
     def _note_raft_entry(self, entry: Entry, segment_index: SegmentIndex) -> None:
-        """An entry of Raft's own, or the first one of a term."""
+        """Note an entry of Raft's own, or the first one of a term."""
         index, offset = entry.raft_index, entry.base_offset
         if entry.term != self.last_term:
             assert entry.term > self.last_term, (entry.term, self.last_term)
@@ -250,13 +250,13 @@ class PartitionLog:
             segment = self._segments.pop()
             sequence = segment.header.file_sequence
             self._pending.obsolete.append(segment.path)
-            # What takes the place of a file that began the log anew does so too.
+            # A file that takes the place of one with the reset flag carries the flag too.
             self._new_file_resets = not self._segments and segment.header.reset
         return sequence
 
     def install(self, position: InstallPosition, snapshot: Buffer) -> None:
-        """Forget all entries and begin after `position`, as one switch: the snapshot's file is
-        synced before the header that makes everything older void. A bad one changes nothing."""
+        """Forget all entries and begin after `position`, as one switch. The snapshot's file is
+        synced before the header that makes all older files void. A bad one changes nothing."""
         path = f"{self.spec.path}/{snapshot_name(RaftIndex(position.raft_index + 1))}"
         judged, self.judged = self.judged == snapshot, None
         self._pending.create(path, snapshot_bytes(self.spec, position, snapshot, judged=judged))
@@ -295,7 +295,7 @@ class PartitionLog:
         self._file_due = self._file_needed = self._new_file_resets = False
 
     def resize(self, segment_bytes: int) -> None:
-        """Segments roll at this size from the next entry on."""
+        """Change the size at which segments roll, from the next entry on."""
         self.options, self._segment_bytes = self.options.resized(segment_bytes), segment_bytes
 
     def roll(self) -> None:
@@ -325,7 +325,7 @@ class PartitionLog:
     # --- writing ----------------------------------------------------------------------------------
 
     def take_ops(self, io_id: IoId) -> list[WriteOp]:
-        """What must be written in the round `io_id`, in order; [] when there is nothing."""
+        """The operations of the round `io_id`, in order; [] when there is nothing to write."""
         if self._file_needed:
             self._begin_file(self.last_term)
         ops, obsolete = self._pending.take()
@@ -339,23 +339,23 @@ class PartitionLog:
         return FileEnd(end, sequence, self._pending.position)
 
     def written(self, io_id: IoId) -> None:
-        """The bytes of the round can be read from the files. An unknown io_id changes nothing."""
+        """Note that the round's bytes can be read from files. An unknown io_id changes nothing."""
         self._rounds.note_written(io_id)
 
     def persisted(self, io_id: IoId) -> None:
-        """The round is durable. An unknown io_id changes nothing."""
+        """Note that the round is durable. An unknown io_id changes nothing."""
         obsolete = self._rounds.note_persisted(io_id)
         if obsolete:
             self._jobs.append(ColdRead(remove_files, (tuple(obsolete),)))
 
     @property
     def written_index(self) -> RaftIndex:
-        """Entries up to here can be read from files; 0 when an install is not written yet."""
+        """The last entry that can be read from files; 0 when an install is not written yet."""
         return self._rounds.written.end.raft_index if self._rounds.written else RaftIndex(0)
 
     @property
     def durable_index(self) -> RaftIndex:
-        """Entries up to here survive a crash; 0 when an install is not durable yet."""
+        """The last entry that survives a crash; 0 when an install is not durable yet."""
         return self._rounds.durable.end.raft_index if self._rounds.durable else RaftIndex(0)
 
     @property
@@ -365,9 +365,9 @@ class PartitionLog:
         return LogPosition(*durable.end[:3]) if durable else None
 
     def mark(self, commit: RaftIndex) -> Mark | None:
-        """What the store should say about this log now. None while an install is not durable, and
-        while damage is not yet noted in the header of a durable file: a mark that fell back would
-        let the next boot take the damage for a torn tail."""
+        """The mark that the store should hold for this log now. None while an install is not
+        durable, and while no durable header records the damage: a mark that fell back would let
+        the next boot take the damage for a torn tail."""
         if self._rounds.durable is None or self._rounds.durable.file_sequence < self._mark_from:
             return None
         end, sequence, position = self._rounds.durable
@@ -375,12 +375,12 @@ class PartitionLog:
         return Mark(self.spec.group, sequence, position, end.raft_index, end.term, end.chain, hint)
 
     def set_commit(self, index: RaftIndex) -> None:
-        """Entries up to `index` are committed: never truncated, and shed from memory in time."""
+        """Commit the entries up to `index`: never truncated, and shed from memory in time."""
         assert index <= self.last_index, (index, self.last_index)
         self._commit = max(self._commit, index)
 
     def set_log_start(self, offset: Offset, marker: RaftIndex) -> None:
-        """The committed log start, as the entry `marker` says it; it never falls."""
+        """Set the committed log start, which the entry `marker` tells; it never falls."""
         if offset > self.log_start:
             self.log_start, self.start_marker = offset, marker
 
@@ -413,12 +413,12 @@ class PartitionLog:
         return self._settled().plan_entries(first, bytes_max, self.written_index)
 
     def plan_verify(self, first: RaftIndex, last: RaftIndex) -> ColdRead:
-        """A job that verifies the segments that hold `first` to `last`: a follower refused them."""
+        """A job that verifies the segments of `first` to `last`, after a follower refused them."""
         return self._settled().plan_verify(first, last, self.written_index)
 
     def times(self) -> TimePlanner:
-        """For questions about timestamps, from the log start on. After `cold_done` of a job whose
-        result is no answer, ask again, as with `plan_read`."""
+        """The planner of questions about timestamps, from the log start on. A job's result that is
+        no answer goes to `cold_done`; then ask again, as with `plan_read`."""
         return self._settled().times(self.log_start, self.written_index)
 
     def plan_producer_replay(self) -> ColdRead:
@@ -427,14 +427,14 @@ class PartitionLog:
         return self._settled().plan_replay(self.written_index, self.last_index)
 
     def cold_done(self, result: object) -> None:
-        """Take the result of any ColdRead of this log; what came too late changes nothing."""
+        """Take the result of any ColdRead of this log; a result that comes too late is ignored."""
         if isinstance(result, SegmentsRemoved):
             self._head_moved(result.first_index)
         elif isinstance(result, Learned):
             self._jobs += self._planner.learn(result)
 
     def take_jobs(self) -> list[ColdRead]:
-        """Jobs to be run in the background (index files, void files); their results need nobody."""
+        """Jobs for the background (index files, void files); no request waits for them."""
         jobs, self._jobs = self._jobs, []
         return jobs
 
@@ -469,12 +469,12 @@ class PartitionLog:
 
     def plan_removal(self) -> ColdRead | None:
         """A job that removes the whole segments below the log start; None when there is none. Its
-        result goes to `cold_done`, by which the log's beginning moves."""
+        result goes to `cold_done`, which moves the log's beginning."""
         settled, durable = self._settled(), self.durable_index
         return settled.plan_removal(self.log_start, self.start_marker, self._commit, durable)
 
     def _head_moved(self, first_index: RaftIndex) -> None:
-        """The segments below the one that begins at `first_index` are gone."""
+        """Drop the segments below the one that begins at `first_index`: their files are gone."""
         if first_index <= self.first_index or not self._segments:
             return
         while self._segments[0].first_index < first_index:

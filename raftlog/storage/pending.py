@@ -1,4 +1,4 @@
-"""What a log wants written since the last round, in order."""
+"""Collects the writes of a log since the last round, in order."""
 
 from typing import final
 
@@ -10,8 +10,10 @@ from raftlog.storage.ops import AppendBytes, CreateFile, WriteOp
 
 @final
 class PendingWrites:
-    """Batches of one file are gathered into one operation. `position` is where the next batch goes
-    in `path`, the file of now."""
+    """The writes of one log; the batches of one file are gathered into one operation.
+
+    `position` is where the next batch goes in `path`, the present file.
+    """
 
     __slots__ = ("_group", "_ops", "_parts", "_parts_position", "obsolete", "path", "position")
 
@@ -27,17 +29,17 @@ class PendingWrites:
         self.obsolete = list(obsolete)
 
     def append(self, batch: Buffer) -> None:
-        """The next batch of the file of now."""
+        """Add the next batch of the present file."""
         self._parts.append(batch)
         self.position += len(batch)
 
     def create(self, path: str, content: Buffer) -> None:
-        """A file beside the segments."""
+        """Add a file beside the segments."""
         self._flush()
         self._ops.append(CreateFile(self._group, path, content))
 
     def begin_segment(self, path: str, header: Buffer) -> None:
-        """The next file: batches go there from now on."""
+        """Add the next segment file: batches go there from now on."""
         self.create(path, header)
         self.path = path
         self.position = self._parts_position = SEGMENT_HEADER_BYTES

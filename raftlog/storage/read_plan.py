@@ -1,10 +1,14 @@
-"""How a range of the log is read: from memory, as slices of files, or by a job first.
+"""Plans how a range of the log is read: from memory, as slices of files, or by a job first.
 
-Order of preference for a client's fetch: a file slice when the range is written and large (the
-kernel sends it without a copy), else memory, else a job that walks what this boot has not verified
-or finds the exact place inside a stretch between two points of the sparse index. Jobs return
-places, never bytes: the bytes always leave as slices, ending where the next sequential fetch will
-begin.
+For a client's fetch the planner prefers, in this order:
+
+1. a file slice, when the range is written and large: the kernel sends it without a copy;
+2. memory;
+3. a job, which walks what this boot has not verified, or finds the exact place inside a stretch
+   between two points of the sparse index.
+
+Jobs return places, never bytes. The bytes always leave as slices, ending where the next sequential
+fetch will begin.
 """
 
 from bisect import bisect_left, bisect_right
@@ -52,7 +56,7 @@ Parts = list[Buffer | FileSlice]
 
 @final
 class ReadPlanner:
-    """Looks at the log's own segments, window and terms; remembers what scans found."""
+    """Plans reads from the log's own segments, window and terms; remembers what scans found."""
 
     __slots__ = ("_options", "_scanned", "_segments", "_spec", "_terms", "_window", "gaps")
 
@@ -73,18 +77,18 @@ class ReadPlanner:
         self.gaps = gaps_in(segments)
 
     def look_for_gaps(self) -> None:
-        """Segments were found damaged, or went."""
+        """Look for gaps again: a segment was found damaged, or was removed."""
         self.gaps = gaps_in(self._segments)
 
     def replace(self, window: RecentWindow, terms: TermTable) -> None:
-        """The log begins anew."""
+        """Begin with a new window and new terms, since the log begins again after an install."""
         self._window = window
         self._terms = terms
         self._scanned.clear()
         self.look_for_gaps()
 
     def forget(self) -> None:
-        """A truncation makes exact places doubtful."""
+        """Forget the exact places that scans found: a truncation makes them doubtful."""
         self._scanned.clear()
         self.look_for_gaps()
 
@@ -190,7 +194,7 @@ class ReadPlanner:
     def _exact_start(
         self, segment: Segment, index: SegmentIndex, offset: Offset, written: RaftIndex
     ) -> int | ColdRead:
-        """The position of the batch that holds `offset`."""
+        """The position of the batch that holds `offset`, or the job that finds it."""
         point = index.at_or_below_offset(offset) or self._first_point(segment)
         if point.offset == offset:
             return point.position
@@ -208,7 +212,7 @@ class ReadPlanner:
         limit: Offset,
         written: RaftIndex,
     ) -> int | ColdRead:
-        """Where a batch ends at or before `target` and `limit`, beyond `start`."""
+        """The position beyond `start` where a batch ends at or before `target` and `limit`."""
         whole = segment.end_position
         whole_fits = segment.end.next_offset <= limit and segment.end.raft_index <= written
         if whole is not None and whole_fits and start < whole <= target:
@@ -229,7 +233,7 @@ class ReadPlanner:
     def _scan(
         self, segment: Segment, index: SegmentIndex, point: Point, written: RaftIndex
     ) -> ColdRead:
-        """A job for the exact places from `point` to the next one."""
+        """A job that finds the exact places from `point` to the next one."""
         after = index.after(point.position)
         place = WalkPlace(
             point.raft_index,
@@ -270,8 +274,7 @@ class ReadPlanner:
         return max(1, between - (start - SEGMENT_HEADER_BYTES) + (stop - SEGMENT_HEADER_BYTES))
 
     def _near(self, ordinal: int, offset: Offset) -> int:
-        """The position of `offset` in a segment, exact in the window, else of the point
-        below it."""
+        """The position of `offset` in a segment: exact in the window, else the point below."""
         segment = self._segments[ordinal]
         window = self._window
         if offset >= segment.end.next_offset:
@@ -285,7 +288,7 @@ class ReadPlanner:
         return point.position if point else SEGMENT_HEADER_BYTES
 
     def plan_entries(self, first: RaftIndex, bytes_max: int, written: RaftIndex) -> ColdRead:
-        """Entries of one segment from `first` on, verified from the point below it."""
+        """A job that reads entries of one segment from `first`, verified from the point below."""
         segment = self._segments[self._ordinal_of_index(first)]
         point = segment.index.at_or_below_index(first) if segment.index is not None else None
         start = segment.start() if point is None else self._place_of(point)
@@ -296,8 +299,8 @@ class ReadPlanner:
         return ColdRead(read_entries, (order,))
 
     def plan_verify(self, first: RaftIndex, last: RaftIndex, written: RaftIndex) -> ColdRead:
-        """Walk every segment that holds some of the range, to its end: only there is the chain
-        known."""
+        """A job that walks every segment with entries of the range to its end, where the chain
+        is known."""
         low = self._ordinal_of_index(first)
         high = self._ordinal_of_index(RaftIndex(min(last, written)))
         walks = tuple(
@@ -307,7 +310,7 @@ class ReadPlanner:
         return ColdRead(verify_segments, (walks,))
 
     def times(self, start: Offset, written: RaftIndex) -> TimePlanner:
-        """For questions about timestamps, from the offset `start` on."""
+        """The planner of questions about timestamps, from the offset `start` on."""
         return TimePlanner(
             self._segments,
             self._terms,
@@ -323,7 +326,7 @@ class ReadPlanner:
         return WalkPlace(point.raft_index, point.offset, point.position, point.chain, term)
 
     def plan_replay(self, written: RaftIndex, last: RaftIndex) -> ColdRead:
-        """Producer state up to the last entry, written or not."""
+        """A job that gives the producer state up to the last entry, written or not."""
         references = tuple(self._reference(segment) for segment in self._segments)
         unwritten = tuple(self._unwritten(written))
         order = ReplayOrder(
@@ -342,10 +345,12 @@ class ReadPlanner:
     def plan_removal(
         self, log_start: Offset, marker: RaftIndex, committed: RaftIndex, durable: RaftIndex
     ) -> ColdRead | None:
-        """Whole segments below the log start that are durable and committed; never the last one.
-        What stays must be a log after a power failure: the next segment's file is durable with its
-        first entry, not before. And it must say the log start again at the next boot: the marker
-        lies there, or the first header was written later."""
+        """A job that removes whole segments below the log start; never the last one.
+
+        They are durable and committed. The rest must be a log after a power failure, so the next
+        segment's first entry, and with it the file, must be durable. The rest must also tell the
+        log start at the next boot: the marker lies there, or the first header was written later.
+        """
         count = 0
         for segment, following in pairwise(self._segments):
             if segment.end.next_offset > log_start or segment.end.raft_index > committed:
@@ -365,13 +370,15 @@ class ReadPlanner:
         return ColdRead(remove_segments, (RemovalOrder(self._spec, paths, heads),))
 
     def _tells(self, count: int, log_start: Offset, marker: RaftIndex) -> bool:
-        """Whether the log start is known from what begins with that segment."""
+        """Whether a log that begins with that segment still tells the log start."""
         first = self._segments[count]
         return first.first_index <= marker or first.header.log_start >= log_start
 
     def learn(self, result: Learned) -> list[ColdRead]:
-        """Keep what a job found, if its segment is still as it was. Returns background jobs that
-        keep it on disk as well."""
+        """Keep what a job found, if its segment is still as it was.
+
+        Returns background jobs that keep it on disk as well.
+        """
         if isinstance(result, RangeScanned):
             key = (result.file_sequence, result.from_position)
             self._scanned.pop(key, None)
@@ -393,7 +400,7 @@ class ReadPlanner:
         return []
 
     def index_job(self, segment: Segment) -> ColdRead:
-        """Write the index file of a segment that takes no more entries."""
+        """A job that writes the index file of a segment that takes no more entries."""
         sparse, end_position = segment.index, segment.end_position
         assert sparse is not None, segment.path
         assert end_position is not None, segment.path
@@ -424,14 +431,16 @@ def _take_walk(segment: Segment, result: SegmentWalked) -> None:
 
 def _take_damage(segment: Segment, result: SegmentDamaged) -> None:
     if segment.end_index != result.end_index:
-        return  # It was cut meanwhile.
+        return  # the segment was cut meanwhile
     segment.index, segment.end_position, segment.verified = result.sparse, None, True
     segment.damage = Damage(result.place, result.why)
 
 
 def _end_within(scanned: RangeScanned, start: int, target: int, limit: Offset) -> int:
-    """The end of the last batch that ends at or before `target` and `limit`, at least of the one
-    that begins at `start`."""
+    """The end of the last batch that ends at or before `target` and `limit`.
+
+    It is at least the end of the batch that begins at `start`.
+    """
     positions = [*scanned.positions, scanned.end_position]
     offsets = [*scanned.offsets, scanned.end_offset]
     at = bisect_right(positions, start) - 1

@@ -1,8 +1,8 @@
-"""The end of a log in memory: exact places, and the entries themselves as far as they fit.
+"""Keeps the end of a log in memory: exact places, and the entries themselves as far as they fit.
 
 Places (file position, chain before, next offset) are kept for every entry from min(commit, durable)
-on, and usually for some more; the entries behind that are shed from the front once their bytes pass
-a bound. After a boot there may be places without entries: an idle replica must stay small.
+on, and usually for some more. Their entries are shed from the front once their bytes pass a bound.
+After a boot there may be places without entries: an idle replica must stay small.
 """
 
 from array import array
@@ -46,7 +46,7 @@ class RecentWindow:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the entries held."""
+        """The bytes of the entries held."""
         return self._bytes
 
     def append(self, entry: Entry, position: int, chain_before: Chain) -> None:
@@ -63,7 +63,7 @@ class RecentWindow:
         return Chain(self._chains[at]) if 0 <= at < len(self._chains) else None
 
     def position_of(self, index: RaftIndex) -> int | None:
-        """Where the entry begins in its file; None when its place is not held."""
+        """The position at which the entry begins in its file; None when its place is not held."""
         at = index - self.first
         return self._positions[at] if 0 <= at < len(self._positions) else None
 
@@ -77,8 +77,10 @@ class RecentWindow:
         return self._entries[index - self.entries_first]
 
     def index_of_offset(self, offset: Offset) -> RaftIndex:
-        """The entry that holds the record at `offset`, or `end`. The caller knows that the offset
-        is not below the first place."""
+        """The entry that holds the record at `offset`, or `end`.
+
+        The caller knows that the offset is not below the first place.
+        """
         return RaftIndex(self.first + bisect_right(self._offsets, offset))
 
     def index_beyond(self, position: int, low: RaftIndex, high: RaftIndex) -> RaftIndex:
@@ -88,8 +90,7 @@ class RecentWindow:
         return RaftIndex(self.first + found)
 
     def entries(self, first: RaftIndex, bytes_max: int) -> list[Entry] | None:
-        """At least one entry from `first`, then while all stay within `bytes_max`; None when the
-        first one is not held."""
+        """At least one entry from `first`, then more within `bytes_max`; None if it is not held."""
         at = first - self.entries_first
         held = self._entries
         if not 0 <= at < len(held):
@@ -115,8 +116,7 @@ class RecentWindow:
         self.entries_first = min(self.entries_first, self.end)
 
     def shed(self, keep_from: RaftIndex, bytes_max: int) -> None:
-        """Forget entries and their places from the front, below `keep_from`, until the bytes held
-        are at most `bytes_max`."""
+        """Forget entries and places below `keep_from`, oldest first, until `bytes_max` holds."""
         self._shed_entries(min(len(self._entries), keep_from - self.entries_first), bytes_max)
         drop = min(self.entries_first, keep_from) - self.first
         if drop > 0:
@@ -126,12 +126,11 @@ class RecentWindow:
             self.first = RaftIndex(self.first + drop)
 
     def shed_entries(self, bytes_max: int) -> None:
-        """Forget entries from the front until the bytes held are at most `bytes_max`; their places
-        stay (recovery)."""
+        """Forget entries from the front until `bytes_max` holds; their places stay (recovery)."""
         self._shed_entries(len(self._entries), bytes_max)
 
     def _shed_entries(self, limit: int, bytes_max: int) -> None:
-        """At most so many."""
+        """Forget entries from the front, at most `limit` of them, until `bytes_max` holds."""
         count = 0
         while count < limit and self._bytes > bytes_max:
             self._bytes -= len(self._entries[count].batch)

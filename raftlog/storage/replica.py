@@ -1,4 +1,4 @@
-"""Names and small values that the parts of storage share: which replica, where, how far.
+"""Names and small values that the parts of storage share: replicas, paths, marks, ends.
 
 A replica's directory is named by topic id, partition and replica epoch, never by a string that a
 client chose. Its files begin with the raft index of their first entry, so that a plain listing
@@ -48,21 +48,21 @@ _POINTS_A_SEGMENT: Final = 8192
 
 StateCheck = Callable[[GroupId, RaftIndex, Buffer], None]
 """Judges the body of a snapshot: the state of a group before an entry. Raises `CorruptData` when it
-is none, `FutureFormat` when a later release wrote it."""
+is no such state, `FutureFormat` when a later release wrote it."""
 
 
 def any_state(group: GroupId, before: RaftIndex, body: Buffer) -> None:
-    """The check of those who do not read bodies."""
+    """Accept every body: the check for callers that do not read bodies."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class ReplicaSpec:
-    """Which replica of which group of which cluster, and the directory that is its own.
+    """Names a replica of a group of a cluster, and the directory that is its own.
 
-    Storage does not know what the body of a snapshot says; `check_state` does, and no body comes to
-    the disk, or counts when it is read, that it has not judged. `serves_gaps`: records are of use
-    one by one, so a sole voter that is damaged may serve those that it still has.
+    Storage does not know the meaning of a snapshot's body; `check_state` does. It judges every body
+    before the body is written, and before one that was read counts. `serves_gaps`: records are of
+    use one by one, so a damaged sole voter may serve those that it still has.
     """
 
     cluster: ClusterId
@@ -83,8 +83,7 @@ class LogOptions:
     index_interval_bytes: int = 0
 
     def resized(self, segment_bytes: int) -> "LogOptions":
-        """The same with segments of another size; the index keeps its spacing until the log is
-        opened again."""
+        """These options with other segments; the index keeps its spacing until a reopening."""
         spacing = self.interval_bytes
         return attrs.evolve(self, segment_bytes=segment_bytes, index_interval_bytes=spacing)
 
@@ -96,8 +95,12 @@ class LogOptions:
 
 
 class Mark(NamedTuple):
-    """How far a group's log is known to be durable: everything before it that is invalid at a boot
-    is damage. `commit` is the commit hint, at most `raft_index`."""
+    """How far a group's log is known to be durable.
+
+    `commit` is the commit hint, at most `raft_index`.
+
+    Invalid bytes that a boot finds before the mark are damage.
+    """
 
     group: GroupId
     file_sequence: int
@@ -116,7 +119,7 @@ class Registration(NamedTuple):
 
 
 class LogEnd(NamedTuple):
-    """A place after an entry, with all that an append there continues from."""
+    """A place after an entry, with everything that an append there continues from."""
 
     raft_index: RaftIndex
     term: Term

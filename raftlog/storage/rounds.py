@@ -1,4 +1,4 @@
-"""Write rounds in flight: up to where the log can be read from files, and survives a crash."""
+"""Tracks write rounds in flight: how far the log can be read from files, and survives a crash."""
 
 from collections import deque
 from typing import Final, NamedTuple, final
@@ -9,7 +9,7 @@ from raftlog.storage.replica import LogEnd
 
 
 class _Flight(NamedTuple):
-    """What a round makes durable, and the files that are void once it did."""
+    """The end that a round makes durable, and the files that are void once it did."""
 
     io_id: IoId
     end: FileEnd
@@ -22,8 +22,10 @@ _OVERTAKEN: Final = FileEnd(LogEnd(RaftIndex(0), Term(0), Chain(0), Offset(0)), 
 
 @final
 class Rounds:
-    """`written` and `durable`: the ends so far, None while an install is not. They rise with
-    completions and fall with truncations only."""
+    """The ends so far, `written` and `durable`; None while an install is neither.
+
+    They rise with completions and fall with truncations only.
+    """
 
     __slots__ = ("_flights", "durable", "written")
 
@@ -33,19 +35,19 @@ class Rounds:
         self.durable: FileEnd | None = end
 
     def begin(self, io_id: IoId, end: FileEnd, obsolete: list[str]) -> None:
-        """A round was taken whose completion makes everything up to `end` durable."""
+        """Begin a round, whose completion makes everything up to `end` durable."""
         assert not self._flights or self._flights[-1].io_id < io_id, (io_id, self._flights[-1])
         self._flights.append(_Flight(io_id, end, obsolete))
 
     def note_written(self, io_id: IoId) -> None:
-        """The bytes of the rounds up to `io_id` can be read."""
+        """Note that the bytes of the rounds up to `io_id` can be read."""
         for flight in self._flights:
             if flight.io_id > io_id:
                 break
             self.written = _later(self.written, flight.end)
 
     def note_persisted(self, io_id: IoId) -> list[str]:
-        """The rounds up to `io_id` are durable; returns the files that are void since."""
+        """Note that the rounds up to `io_id` are durable; returns the files that are void now."""
         obsolete: list[str] = []
         while self._flights and self._flights[0].io_id <= io_id:
             flight = self._flights.popleft()
@@ -55,8 +57,10 @@ class Rounds:
         return obsolete
 
     def clamp(self, cut: FileEnd) -> None:
-        """No completion speaks for more than `cut` any longer: its entries are gone, whatever comes
-        to lie at their indexes (etcd's append ABA)."""
+        """Limit all completions to `cut`, after a truncation.
+
+        The entries behind it are gone, whatever comes to lie at their indexes (etcd's append ABA).
+        """
         self._flights = deque(
             _Flight(io_id, min(end, cut, key=_index_of), obsolete)
             for io_id, end, obsolete in self._flights
@@ -67,7 +71,7 @@ class Rounds:
             self.durable = min(self.durable, cut, key=_index_of)
 
     def overtake(self) -> None:
-        """The log begins anew: nothing in flight says anything about it."""
+        """Void all rounds in flight, since the log begins again after an install."""
         self._flights = deque(
             _Flight(io_id, _OVERTAKEN, obsolete) for io_id, _, obsolete in self._flights
         )

@@ -1,21 +1,19 @@
-"""Performs the write rounds of one data directory: all groups positionally, then one round of
-syncs.
+"""Performs the write rounds of one data directory: all writes by position, then all syncs.
 
 A round is a plain value that is taken step by step (`WriteRound`). The log thread of a process
 takes one step after another. A simulated disk takes time for each, and power may fail between any
 two of them.
 
 Rules:
-1. What is reported persisted was synced by a call that returned; what a group wrote before a new
-   file of its own is synced before that file exists under its name.
+1. Only operations that a returned sync made durable are reported persisted. Writes of a group
+   before a new file of its own are synced before that file exists under its name.
 2. A failed or short write fails its group alone, in this round and all later ones, until the group
-was
-   closed (and reopened through recovery): no hole is ever followed by an acknowledged entry.
+   was closed (and reopened through recovery). So no acknowledged entry ever follows a hole.
 3. A failed sync, or any failure of the store, poisons the directory for good: the kernel may have
    dropped the pages and call them clean, so a retry that succeeds proves nothing.
 4. A failed write or sync in a further log directory fails all groups that have files of this round
-   there, and every later operation in it, until the next boot. The store, which holds the votes,
-   is elsewhere: the other directories go on. A full one fails groups one by one, as in rule 2.
+   there, and every later operation in it, until the next boot. The store, which holds the votes, is
+   elsewhere, so the other directories go on. A full one fails groups one by one, as in rule 2.
 """
 
 import enum
@@ -36,12 +34,16 @@ from raftlog.storage.ops import AppendBytes, CloseGroup, CreateFile, StoreRecord
 from raftlog.storage.replica import SEGMENT_SUFFIX, TEMPORARY_SUFFIX
 
 SYNCFS_FROM: Final = 6
-"""Dirty files from which one syncfs is cheaper than a sync of each (`scripts/bench`)."""
+"""The number of dirty files from which one syncfs is cheaper than a sync of each (`scripts/bench`).
+"""
 
 
 class RoundResult(NamedTuple):
-    """How a round ended. `poisoned`: nothing of it, or of any later round, is durable for sure.
-    `failed`: these groups' operations; everything else of the round is durable."""
+    """The end of a round.
+
+    `poisoned`: nothing of it, or of any later round, is durable for sure. `failed`: the groups
+    whose operations failed; everything else of the round is durable.
+    """
 
     io_id: IoId
     poisoned: RaftlogError | None
@@ -50,7 +52,7 @@ class RoundResult(NamedTuple):
 
 @final
 class StepKind(enum.Enum):
-    """What a step of a round asks of the disk."""
+    """The kind of work that a step of a round asks of the disk."""
 
     WRITE = "write"
     SYNC_FILE = "sync of one file"
@@ -64,8 +66,11 @@ SYNCS: Final = (StepKind.SYNC_FILE, StepKind.SYNC_ALL, StepKind.SYNC_DIRECTORY)
 
 
 class _Step(NamedTuple):
-    """`path` is None for the store, and for a sync of all files of the data directory; a further
-    directory is named by its prefix. `op` is what a write or a rename is for."""
+    """One step of a round.
+
+    `path` is None for the store, and for a sync of all files of the data directory; a further
+    directory is named by its prefix. `op` is the operation that a write or a rename belongs to.
+    """
 
     kind: StepKind
     path: str | None = None
@@ -85,8 +90,10 @@ class _OpenFile(NamedTuple):
 
 @final
 class DirectoryWriter:
-    """One per data directory, used by one thread. Opening it begins a new store generation.
-    `further`: prefix -> disk of the further log directories, which `disk` reaches as well."""
+    """Writes one data directory, on one thread. Opening it begins a new store generation.
+
+    `further`: prefix -> disk of the further log directories, which `disk` reaches as well.
+    """
 
     def __init__(
         self,
@@ -108,7 +115,7 @@ class DirectoryWriter:
         self._poison: RaftlogError | None = None
 
     def begin(self, io_id: IoId, ops: Sequence[WriteOp]) -> "WriteRound":
-        """A round, of which nothing is done yet. It must end before the next one begins."""
+        """A new round, of which nothing is done yet. It must end before the next one begins."""
         return WriteRound(self, io_id, ops)
 
     def perform(
@@ -165,7 +172,7 @@ class DirectoryWriter:
         return [path for path in self._dirty if directory_of(path) == directory]
 
     def _write_store(self, records: list[bytes]) -> None:
-        """One frame a round: only the last frame may ever be torn."""
+        """Append all records as one frame: only the last frame may ever be torn."""
         try:
             self._store.append(records)
         except DiskError as error:
@@ -174,8 +181,7 @@ class DirectoryWriter:
         self._store_dirty = True
 
     def _syncs(self) -> list[_Step]:
-        """The steps that make durable everything that was written and not synced. Their order does
-        not matter."""
+        """The steps that sync everything written and not synced. Their order does not matter."""
         if not self._further:
             return self._syncs_of(None, list(self._dirty), self._store_dirty)
         steps = self._syncs_of(None, self._dirty_in(""), self._store_dirty)
@@ -200,15 +206,20 @@ class DirectoryWriter:
             raise _PoisonedError(error, directory) from error
 
     def _is_crowded(self, path: str) -> bool:
-        """Whether one more open file would close one that is not synced. What this round has
-        written is behind all others, so all files that are open are then of this round."""
+        """Whether one more open file would close one that is not synced.
+
+        Files that this round has written are the last to be closed. So then all open files are of
+        this round.
+        """
         if path in self._open or len(self._open) < OPEN_FILES_MAX:
             return False
         return next(iter(self._open)) in self._dirty
 
     def _hold(self, group: GroupId, path: str, file: DiskFile) -> _OpenFile:
-        """Keep the file open; the least recently used go when there are too many. They are clean:
-        see `_is_crowded`."""
+        """Keep the file open, and close the least recently used when there are too many.
+
+        The closed ones are clean: see `_is_crowded`.
+        """
         known = self._open.pop(path, None)
         if known is not None:
             known.file.close()
@@ -218,7 +229,7 @@ class DirectoryWriter:
         return held
 
     def _close_files(self, group: GroupId) -> None:
-        """The group's open files, all clean."""
+        """Close the group's open files, which are all clean."""
         for path in [path for path, held in self._open.items() if held.group == group]:
             self._open.pop(path).file.close()
 
@@ -228,7 +239,7 @@ class WriteRound:
     """One round on its way.
 
     `written`: everything is written, and only syncs are left. `result` is None until the round has
-    ended. Where `choices` is more than one, the next step may be any of so many.
+    ended. Where `choices` is more than one, the next step may be any of these syncs.
     """
 
     __slots__ = (
@@ -241,11 +252,11 @@ class WriteRound:
         self._io_id = io_id
         self._ops = deque(ops)
         self._op: WriteOp | None = None
-        """The operation that the next steps are of, until they are all done."""
+        """The operation that the next steps belong to, until they are all done."""
         self._steps: deque[_Step] = deque()
         self._records: list[bytes] = []
         self._creating: DiskFile | None = None
-        """A new file that has no name of its own yet."""
+        """A new file that does not have its own name yet."""
         self._failed: dict[GroupId, RaftlogError] = {}
         self.written = False
         self.result: RoundResult | None = None
@@ -256,16 +267,16 @@ class WriteRound:
 
     @property
     def next(self) -> StepKind | None:
-        """What the next step asks of the disk; None when the round has ended."""
+        """The kind of the next step; None when the round has ended."""
         return self._steps[0].kind if self.result is None else None
 
     @property
     def choices(self) -> int:
-        """How many steps may be the next one: all syncs at the end, in any order."""
+        """The number of steps that may be the next one: all syncs at the end, in any order."""
         return len(self._steps) if self.written else 1
 
     def take(self, choice: int = 0) -> None:
-        """Do the next step, or the one of the `choices`. Never raises a DiskError."""
+        """Do the next step, or the chosen one of the `choices`. Never raises a DiskError."""
         if choice == 0:
             step = self._steps.popleft()
         else:
@@ -318,7 +329,7 @@ class WriteRound:
             return
         if writer._is_crowded(op.path):
             # Each open file was written in this round and is dirty. One of them must be closed to
-            # open another, so all that the round wrote so far is synced now, not at its end.
+            # open another, so everything written so far is synced now, not at the round's end.
             probe("synced-within-a-round")
             self._steps.extend(writer._syncs())
         self._op = op
@@ -358,12 +369,12 @@ class WriteRound:
             assert op is not None, step
             directory = directory_of(op.path)
             if directory and not isinstance(error, DiskFull):
-                # The other replicas of this disk would meet the same, one after another, each after
-                # it was elected. A full disk is another matter: it takes writes again.
+                # Other replicas on this disk would each fail the same way, after an election. A
+                # full disk is different: it takes writes again.
                 raise _PoisonedError(error, directory) from error
             self._fail(op.group, error)
             if kind is StepKind.RENAME:
-                # It may have been done all the same, and a replica that is reopened goes on in the
+                # The rename may still have been done, and a reopened replica goes on in the
                 # file that it finds. So the directory is synced before the round ends.
                 self._steps.append(_Step(StepKind.SYNC_DIRECTORY, op.path))
 
@@ -393,8 +404,11 @@ class WriteRound:
         self._writer._synced(lambda: disk.sync_dir(path), directory_of(path))
 
     def _lose(self, directory: str, cause: RaftlogError) -> None:
-        """A further directory failed: what this round wrote there counts for nothing, and it takes
-        no more. The rest of the round goes on."""
+        """Take note that a further directory failed.
+
+        Its writes of this round count for nothing, and it takes no more. The rest of the round goes
+        on.
+        """
         probe("further-directory-lost")
         writer, op = self._writer, self._op
         error = writer._lost[directory] = DirectoryFailed(directory, cause)
@@ -408,7 +422,7 @@ class WriteRound:
             self._steps = deque(elsewhere)
 
     def _fail(self, group: GroupId, error: RaftlogError) -> None:
-        """What is left of the operation is not done, nor any later one of the group."""
+        """Fail a group: the rest of its operation is not done, nor any later one."""
         probe("write-failed-for-one-group")
         self._writer._failed[group] = self._failed[group] = error
         self._steps.clear()
@@ -421,7 +435,7 @@ class WriteRound:
             self._creating = None
 
     def _end_op(self, op: WriteOp) -> None:
-        """All steps of an operation are done."""
+        """Finish an operation whose steps are all done."""
         writer = self._writer
         if isinstance(op, CloseGroup):
             writer._close_files(op.group)

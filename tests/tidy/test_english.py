@@ -32,7 +32,6 @@ REFUSED_TODAY: dict[str, int] = {
     "raftlog/broker": 116,
     "raftlog/cli": 12,
     "raftlog/kafka": 17,
-    "raftlog/storage": 55,
     "scripts": 69,
     "sim/mutants": 2,
     "sim/raftlog_sim": 258,

@@ -1,16 +1,18 @@
-"""A boot of one replica: which files live, what of them is whole, and what that means.
+"""Boots one replica: finds its live files, how far they are whole, and what that means.
 
-Which files live: file sequences only rise, and a file makes void what older files hold at or above
-its first index (all of it, if it carries the reset flag). So the live chain is read from the
-youngest file downwards. Every live file but the last must lead exactly to the next one's header, by
-index, offset, term and chain: a header becomes durable only after everything below it, so a gap
-there is damage, with or without a mark. In the last file the first invalid byte is a torn tail, and
-is cut, if it lies at or behind the mark; before the mark it is damage.
+Live files: file sequences only rise. A file makes void what older files hold at or above its first
+index (all of it, if it carries the reset flag). So the live chain is read from the youngest file
+downwards.
 
-Damage is never cut. The replica comes up with its valid prefix, knows what it once held, and the
-first entry it is sent begins a new file whose header says so, until the log is whole again. A
-replica whose beginning is lost (head header, head snapshot) cannot say what it promised: LOST, it
-needs a new id.
+Whole: every live file but the last must lead exactly to the next one's header, by index, offset,
+term and chain. A header becomes durable only after everything below it, so a gap there is damage,
+with or without a mark. In the last file the first invalid byte begins a torn tail, and is cut, if
+it lies at or behind the mark; before the mark it is damage.
+
+Damage is never cut. The replica comes up with its valid prefix and knows what it once held. The
+first entry that it is sent begins a new file whose header says so, until the log is whole again. A
+replica whose beginning is lost (head header, head snapshot) cannot say what it promised: it is
+LOST, and needs a new id.
 """
 
 import enum
@@ -47,7 +49,7 @@ from raftlog.storage.segments.segment_header import SegmentHeader, write_segment
 
 @final
 class ReplicaState(enum.Enum):
-    """What a boot found."""
+    """The result of a boot."""
 
     INTACT = "intact"
     DAMAGED = "damaged"
@@ -60,12 +62,12 @@ class RecoveredReplica:
     """A replica as its files are. `log` and `producers` are None only when it is LOST.
 
     * `memberships`: ascending; the first is in force at `log.first_index - 1`.
-    * `claimed`: (index, term) that a DAMAGED replica once held: it compares candidates with that,
+    * `claimed`: (index, term) that a DAMAGED replica once held. It compares candidates with that,
       and never campaigns, until its durable log is as far again.
     * `commit_hint`: at most the log's end. `log_starts`: the markers in the log, (index, offset).
-    * `obsolete`: void files, for `remove_files`; of a damaged log, the log itself sees to them.
-    * `why`: what is damaged or lost, for the operator; names the file.
-    * `mended`: what this boot put right by itself, for the operator.
+    * `obsolete`: void files, for `remove_files`. A damaged log removes its own.
+    * `why`: the damage or loss, for the operator; names the file.
+    * `mended`: the repairs that this boot made by itself, for the operator.
     """
 
     state: ReplicaState
@@ -83,8 +85,11 @@ class RecoveredReplica:
 def create_replica(
     disk: Disk, spec: ReplicaSpec, membership: Membership, options: LogOptions
 ) -> RecoveredReplica:
-    """Job: an empty log with its first membership, durable. Leftovers of an attempt that was never
-    registered are removed first; the caller has made sure that the replica is not registered."""
+    """Job: make an empty log with its first membership, durable.
+
+    It first removes leftovers of an attempt that was never registered. The caller has made sure
+    that the replica is not registered.
+    """
     delete_replica(disk, spec.path)
     groups = parent_of(spec.path)
     disk.make_dir(spec.path)
@@ -110,8 +115,10 @@ def create_replica(
 
 
 def delete_replica(disk: Disk, *paths: str) -> None:
-    """Job: remove a replica's directory wherever it lies; done when it is nowhere. Its registration
-    goes first."""
+    """Job: remove a replica's directory, in whichever log directory it lies.
+
+    It is done when the directory lies nowhere. The caller unregisters the replica first.
+    """
     for path in paths:
         names = disk.list(path)
         for name in names:
@@ -125,9 +132,11 @@ def delete_replica(disk: Disk, *paths: str) -> None:
 def salvage_replica(
     disk: Disk, spec: ReplicaSpec, mark: Mark | None, options: LogOptions
 ) -> RecoveredReplica:
-    """Job: as `recover_replica`, but sectors before the mark that cannot be read count as damage
-    instead of failing the job, and all are read: no index file vouches for a segment. For a disk
-    that has failed the same way a few times."""
+    """Job: do as `recover_replica`, but take unreadable sectors before the mark for damage.
+
+    It reads all of them: no index file vouches for a segment. The caller uses it for a disk whose
+    read has failed the same way a few times.
+    """
     return recover_replica(SalvagingDisk(disk, mark), spec, mark, options, trust_indexes=False)
 
 
@@ -174,9 +183,12 @@ def recover_replica(
 
 
 def _without_what_a_lost_file_cut(files: LiveFiles, mark: Mark | None) -> LiveFiles:
-    """A younger file than the last live one had the mark, and it is lost or cannot be read. Where
-    it began may not be known, but what older files hold behind the mark, or of a later term, was
-    void, or the mark would speak of it. So they never say more than the mark of what was held."""
+    """Limit the files to the mark, when the younger file in which the mark was made is lost.
+
+    That file is missing or cannot be read, so its first index may not be known. Still, entries of
+    older files behind the mark, or of a later term, were void, else the mark would speak of them.
+    So the older files never claim more than the mark does.
+    """
     if mark is None:
         return files
     if mark.file_sequence > files.sequence_max:
@@ -203,7 +215,7 @@ def _is_void(file: LiveFile, mark: Mark) -> bool:
 
 
 def _tidy_names(disk: Disk, path: str) -> None:
-    """Files that never got their name go; those that were to get theirs again have it."""
+    """Remove files that never got their name, and put back names that were given again."""
     for name in disk.list(path):
         if name.endswith(TEMPORARY_SUFFIX):
             remove_if_there(disk, f"{path}/{name}")
@@ -215,12 +227,15 @@ def _tidy_names(disk: Disk, path: str) -> None:
 def _name_in_doubt_again(
     disk: Disk, spec: ReplicaSpec, files: LiveFiles, mark: Mark | None
 ) -> None:
-    """Make durable what a boot finds by name, before anything is built on it: a sync of the
-    directory may have failed before this boot, and its names go at the next power failure.
+    """Give files their names once more, durably, before anything is built on them.
 
-    Not in doubt are a file that the mark, or one before the mark, was made in (nothing is
-    acknowledged in a file before its name is durable), the first one (a replica is registered
-    after that), and the head file once something was removed on its word.
+    A sync of the directory may have failed before this boot. The kernel then shows names that go at
+    the next power failure. Three kinds of files are not in doubt:
+
+    * a file that the mark, or one before the mark, was made in, since nothing is acknowledged in a
+      file before its name is durable;
+    * the first file, since a replica is registered after that name is durable;
+    * the head file, once something was removed on its word.
     """
     known = max(1, mark.file_sequence if mark else 0)
     doubtful = [
@@ -237,7 +252,7 @@ def _name_in_doubt_again(
 
 
 def _check_head(spec: ReplicaSpec, files: LiveFiles) -> None:
-    """The first live file must be one that may begin a log."""
+    """Check that the first live file is one that may begin a log."""
     if not files.live:
         raise CorruptData("the replica has no segment that can be read", on=spec.path)
     header = files.live[0].header
@@ -253,8 +268,10 @@ def _check_head(spec: ReplicaSpec, files: LiveFiles) -> None:
 def _claimed(
     walked: WalkedLog, mark: Mark | None, files: LiveFiles
 ) -> tuple[RaftIndex, Term] | None:
-    """What the replica once held, when that is more than the valid prefix: the furthest of what the
-    mark, the headers (each vouches for what is below it), and an unfinished repair say."""
+    """The furthest place that the replica once held, when it lies beyond the valid prefix.
+
+    The mark, the headers (each vouches for everything below it) and an unfinished repair tell it.
+    """
     claims = [(walked.end.end.term, walked.end.end.raft_index)]
     if walked.fault is not None:
         claims += [
@@ -274,8 +291,11 @@ def _claimed(
 
 
 def _hint(log: PartitionLog, walked: WalkedLog, mark: Mark | None) -> RaftIndex:
-    """What is known to be committed. The place before the first entry is: retention and installs go
-    by commit. The mark's hint does not count when a lost file may have replaced the prefix."""
+    """The index up to which entries are known to be committed.
+
+    The place before the first entry is committed, since retention and installs go by commit. The
+    mark's hint does not count when a lost file may have replaced the prefix.
+    """
     hint = mark.commit if mark is not None and walked.hint_counts else RaftIndex(0)
     return RaftIndex(max(log.first_index - 1, min(hint, log.last_index)))
 
@@ -307,10 +327,12 @@ def _log_of(
 
 
 def _behind_the_fault(files: LiveFiles, walked: WalkedLog) -> tuple[str, ...]:
-    """The files that hold nothing of the valid prefix. Until the file that begins behind it is
-    durable they are the evidence of what the replica once held. That file is the youngest and
-    begins at or before all of them (or is a reset), so it makes them void, and its header says what
-    they were evidence of: they go then, or a repair would need the room of the log once more.
+    """The files that hold nothing of the valid prefix.
+
+    They are the evidence of what the replica once held, until the file that begins behind the
+    prefix is durable. That file is the youngest and begins at or before all of them (or is a
+    reset), so it makes them void. Its header carries what they were evidence of, so they go then: a
+    repair would otherwise need the room of the log once more.
     """
     if walked.fault is None:
         return ()
@@ -333,11 +355,11 @@ def _walk_and_replay(
     *,
     trust_indexes: bool,
 ) -> _Attempt:
-    """The log, and the producer state at its end; None when the snapshot it needs is not there.
+    """The log, and the producer state at its end; None when the snapshot that it needs is missing.
 
-    The replay may be the first to look at a segment that an index file vouched for: should it meet
-    damage there, everything is walked, and the valid prefix ends where the damage is. And where the
-    walk does not reach the mark's file, the mark's commit hint says nothing of what it found.
+    The replay may be the first to read a segment that an index file vouched for. If it meets damage
+    there, everything is walked, and the valid prefix ends at the damage. Where the walk does not
+    reach the mark's file, the mark's commit hint says nothing about the entries that were found.
     """
     hint_counts = files.vouch_for(mark)
     while True:
@@ -358,8 +380,11 @@ def _walk_and_replay(
 
 
 def _is_sole_voter(spec: ReplicaSpec, files: LiveFiles, walked: WalkedLog) -> bool:
-    """Whether nobody else can repair this replica, by all that is known of its memberships: of the
-    valid prefix, and of every file behind it. It then serves for reading what is whole."""
+    """Whether no other replica can repair this one, by every membership that is known.
+
+    The memberships of the valid prefix count, and those of every file behind it. Such a replica
+    serves reads of what is whole.
+    """
     if not spec.serves_gaps or files.unreadable is not None:
         return False
     known = [membership for _, membership in walked.memberships[-1:]]
@@ -370,8 +395,10 @@ def _is_sole_voter(spec: ReplicaSpec, files: LiveFiles, walked: WalkedLog) -> bo
 
 
 def _reaches(walked: WalkedLog, mark: Mark | None) -> bool:
-    """Whether the walk came to the file that the mark was made in. A file between that is gone may
-    have replaced entries of those before it."""
+    """Whether the walk came to the file that the mark was made in.
+
+    A missing file between may have replaced entries of the files before it.
+    """
     if mark is None or walked.fault is None:
         return True
     return any(one.header.file_sequence == mark.file_sequence for one in walked.segments)

@@ -1,12 +1,12 @@
-"""Reading around sectors that cannot be read: a latent sector error is damage like any other.
+"""Reads around sectors that cannot be read: a latent sector error is damage like any other.
 
-A disk that answers a read of one sector with an error for ever would keep a replica closed for
-ever, though its peers could repair it. Once reopening it failed a few times, recovery reads through
-a `SalvagingDisk`: what cannot be read is given as zeros, which no checksum takes for content.
+A disk may answer every read of one sector with an error. That would keep a replica closed for good,
+though its peers could repair it. Once reopening has failed a few times, recovery reads through a
+`SalvagingDisk`: it gives an unreadable sector as zeros, which no checksum takes for content.
 
-That is allowed only where invalid bytes are told from an unfinished write: in sectors that begin
-before the durable mark of a segment file, and in files that are rebuilt or kept twice. Behind the
-mark zeros would look like a torn tail, so there the error stays an error.
+That is allowed only where invalid bytes are told from an unfinished write. These places are sectors
+that begin before the durable mark of a segment file, and files that are rebuilt or kept twice.
+Behind the mark zeros would look like a torn tail, so there the error stays an error.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _SECTOR: Final = 512
 
 @final
 class SalvagingDisk:
-    """A disk as recovery of one replica should see it; `mark` is that replica's."""
+    """A disk as the recovery of one replica should see it; `mark` is that replica's."""
 
     def __init__(self, disk: Disk, mark: Mark | None) -> None:
         self._disk = disk
@@ -35,7 +35,7 @@ class SalvagingDisk:
         return _SalvagedFile(file, self._end_of(path, file), path)
 
     def _end_of(self, path: str, file: DiskFile) -> int:
-        """Up to where unreadable bytes may be given as zeros."""
+        """The position before which unreadable bytes may be given as zeros."""
         name = parse_segment_name(path.rpartition("/")[2])
         if name is None:
             return file.size()
@@ -48,7 +48,7 @@ class SalvagingDisk:
         return self._disk.list(path)
 
     def exists(self, path: str) -> bool:
-        """As it is; an index file that nobody can tell of is as good as none."""
+        """Whether the file exists; an index file counts as missing when the disk cannot tell."""
         try:
             return self._disk.exists(path)
         except DiskError:
@@ -88,7 +88,7 @@ class _SalvagedFile:
         self._on = on
 
     def read_at(self, position: int, size: int) -> bytes:
-        """As it is, or with zeros for each sector that cannot be read."""
+        """The bytes, with zeros for each sector before `end` that cannot be read."""
         try:
             return self._file.read_at(position, size)
         except (CorruptData, DiskFull):

@@ -51,8 +51,7 @@ _LISTED_KINDS = (EntryKind.MEMBERSHIP, EntryKind.LOG_START)
 
 
 class Mended(NamedTuple):
-    """What a boot put right in one file, without the help of another replica; `what` is the name
-    of the event that tells it."""
+    """A repair that a boot made in one file, without another replica; `what` names its event."""
 
     what: str
     file: str
@@ -62,9 +61,12 @@ class Mended(NamedTuple):
 @final
 @attrs.define(eq=False, kw_only=True)
 class WalkedLog:
-    """The valid prefix. `fault` says what ended it, None when nothing is damaged; `seen` is the
-    furthest whole entry found behind the fault; `hint_counts` is False when the files cannot even
-    show that the prefix was never replaced."""
+    """The valid prefix of a log.
+
+    `fault` says what ended it, None when nothing is damaged. `seen` is the furthest whole entry
+    found behind the fault. `hint_counts` is False when the files cannot show that the prefix was
+    never replaced.
+    """
 
     end: FileEnd
     segments: list[Segment]
@@ -89,9 +91,11 @@ def walk_log(
     hint_counts: bool = True,
     past_gaps: bool = False,
 ) -> WalkedLog:
-    """Walk all live files (at least one). Cuts a torn tail of the last one, durably. `hint_counts`:
-    whether what lies below the commit hint of the mark is what was committed. `past_gaps`: damage
-    in a file that another follows is kept as a gap, and the walk goes on behind it."""
+    """Walk all live files (at least one). Cuts a torn tail of the last one, durably.
+
+    `hint_counts`: whether the entries below the mark's commit hint are those that were committed.
+    `past_gaps`: damage in a file that another follows becomes a gap, and the walk goes on behind.
+    """
     walker = _Walker(disk, spec, files, mark, options, trust_indexes, hint_counts, past_gaps)
     return walker.run()
 
@@ -128,7 +132,7 @@ class _Walker:
         self._torn: str | None = None
         self._mended: list[Mended] = []
         self._window: RecentWindow | None = None
-        """What was walked since the last segment whose index file was taken at its word."""
+        """The entries walked since the last segment whose index file was trusted without a walk."""
         self._window_bytes = 1 if buggify("small-window-at-boot") else RECOVERED_WINDOW_BYTES
 
     def run(self) -> WalkedLog:
@@ -150,7 +154,7 @@ class _Walker:
     # --- one file ---------------------------------------------------------------------------------
 
     def _take_file(self, file: LiveFile, following: LiveFile | None) -> str | None:
-        """Add the file's segment; returns what is wrong with it."""
+        """Add the file's segment. Returns the fault that it has, if any."""
         loaded = self._loaded(file, following) if following is not None else None
         if loaded is not None:
             self._add_loaded(file, loaded)
@@ -168,8 +172,8 @@ class _Walker:
             reference = self._segments[-1].reference(
                 self._spec.replica.directory, self._options.interval_bytes
             )
-            # The file is a cache: a full disk, where it cannot be written, keeps no replica closed.
-            # The next boot walks the segment again.
+            # The index file is a cache: a full disk, which cannot write it, must keep no replica
+            # closed. The next boot walks the segment again.
             with suppress(DiskError):
                 write_index(self._disk, IndexOrder(reference, index, end.place.position))
         return end.fault
@@ -181,8 +185,11 @@ class _Walker:
         following: LiveFile | None,
         index: SegmentIndex,
     ) -> SegmentEnd:
-        """Walk one file against its checkpoints. A fault behind the last of them in the last file
-        is not one yet: it may be a torn tail."""
+        """Walk one file against its checkpoints.
+
+        A fault behind the last checkpoint in the last file is not damage yet: it may be a torn
+        tail.
+        """
         header = file.header
         start = segment_start(
             header.first_index, header.base_offset, header.chain_before, header.term_before
@@ -217,8 +224,7 @@ class _Walker:
     def _checkpoints(
         self, file: LiveFile, following: LiveFile | None
     ) -> dict[RaftIndex, Checkpoint]:
-        """Places whose chain was written down elsewhere, by the index of the entry they are
-        before."""
+        """Places whose chain was written down elsewhere, by the index of the entry behind them."""
         found: dict[RaftIndex, Checkpoint] = {}
         stored = self._index_file(file)
         for point in (*stored.sparse.points(), stored.end) if stored else ():
@@ -256,7 +262,7 @@ class _Walker:
         return end
 
     def _cut_torn_tail(self, opened_file: DiskFile, position: int) -> None:
-        """Bytes that were never acknowledged go; zeros of a prepared chunk may stay."""
+        """Remove bytes that were never acknowledged; zeros of a prepared chunk may stay."""
         if self._torn is None:
             return
         probe("torn-tail-cut")
@@ -264,8 +270,7 @@ class _Walker:
         opened_file.sync()
 
     def _seen_in_last(self) -> LogEnd:
-        """How far the last file goes by itself: entries there were acknowledged before they were
-        marked."""
+        """How far the last file goes by itself: entries are acknowledged before they are marked."""
         file = (self._files.live + self._files.beyond)[-1]
         header = file.header
         with opened(self._disk, file.path) as opened_file:
@@ -278,9 +283,11 @@ class _Walker:
         return _log_end(walk.place)
 
     def _seen_behind_mark(self) -> LogEnd:
-        """How far the marked file goes from the mark on, which damage before it does not touch:
-        what was acknowledged after the last mark is a promise too. What cannot be read there is
-        not known once the disk has failed a few times; before that the error may pass."""
+        """How far the marked file goes from the mark on, whatever damage lies before it.
+
+        Entries acknowledged after the last mark are promises too. A read error here is raised, as
+        it may pass; once the disk has failed a few times the entries count as unknown.
+        """
         mark = self._mark
         for file in self._files.live + self._files.beyond:
             if mark is None or file.header.file_sequence != mark.file_sequence:
@@ -315,7 +322,7 @@ class _Walker:
     # --- gathering --------------------------------------------------------------------------------
 
     def _note(self, batch: WalkedBatch) -> None:
-        """What memory needs of a walked batch."""
+        """Keep what memory needs of a walked batch."""
         before, entry = batch.before, batch.entry
         window = self._window
         if window is None:
@@ -401,8 +408,7 @@ class _Walker:
         return stored if told == (header.group, header.file_sequence, header.first_index) else None
 
     def _control_body(self, opened_file: DiskFile, row: ControlRow, term: Term) -> bytes | None:
-        """The payload of a raft entry that the index lists; None when it is not there as
-        it says."""
+        """The payload of a raft entry that the index lists; None when it lies elsewhere."""
         batch = opened_file.read_at(row.position, row.size)
         if len(batch) < row.size or not crc_matches(batch, read_header(batch)):
             return None
@@ -418,7 +424,7 @@ class _Walker:
         return control.body
 
     def _add_loaded(self, file: LiveFile, stored: IndexFile) -> None:
-        """Take the index file's word, and remember that nobody has looked at the batches."""
+        """Take the segment as its index file tells it; its batches are not verified yet."""
         header = file.header
         terms = stored.sparse.terms
         term = terms[-1].term if terms else header.term_before

@@ -58,9 +58,12 @@ _CRC_AT: Final = _COPY_BYTES - 4
 @final
 @attrs.frozen(kw_only=True)
 class DirectoryIdentity:
-    """What a format command fixes. `directory` is random and never 0; `controllers` are group 0's
-    founding voters, () for a directory that joins. `sealed`: brokers of this cluster refuse plain
-    links unless they are told otherwise."""
+    """The facts that a format command fixes.
+
+    `directory` is random and never 0. `controllers` are group 0's founding voters, () for a
+    directory that joins. `sealed`: brokers of this cluster refuse plain links unless a setting
+    allows them.
+    """
 
     cluster: ClusterId
     node: NodeId
@@ -77,8 +80,10 @@ class DirectoryIdentity:
 @attrs.frozen(kw_only=True)
 class DirectoryImage:
     """A data directory as a boot finds it; `boot` is already this boot's number, and durable.
-    `promised_ns`: how long a voter of this boot or an earlier one promises to elect nobody else, at
-    most; `lease_ns` is that of this boot."""
+
+    `lease_ns` is how long a voter of this boot may promise to elect no other replica. `promised_ns`
+    is the longest such promise of this boot or an earlier one.
+    """
 
     identity: DirectoryIdentity
     boot: BootNumber
@@ -88,14 +93,14 @@ class DirectoryImage:
     promised_ns: Nanos = Nanos(0)
     lease_ns: Nanos = Nanos(0)
     incarnation: Incarnation = NONE
-    """The one that this boot drew; NONE when it drew none, and tells peers of none."""
+    """The incarnation that this boot drew; NONE when it drew none, and so tells peers of none."""
     incarnations: IncarnationBook = attrs.Factory(IncarnationBook)
 
 
 def is_formatted(disk: Disk) -> bool:
     """Whether the directory has an identity; a format that was cut short does not count.
 
-    `CorruptData` when replicas lie there and the format file does not: that is no empty directory.
+    `CorruptData` when replicas lie there but no format file does: then the directory is not empty.
     """
     if disk.exists(FORMAT_FILE):
         return True
@@ -122,7 +127,7 @@ def format_directory(
         )
     for leftover in STORE_FILES:
         remove_if_there(disk, leftover)
-    if disk.exists(GROUPS_DIRECTORY):  # of an attempt whose sync failed: its name is on no disk
+    if disk.exists(GROUPS_DIRECTORY):  # left by an attempt whose sync failed: its name may be lost
         disk.remove(GROUPS_DIRECTORY)
     disk.make_dir(GROUPS_DIRECTORY)
     format_store(disk, identity.owner, bytes_initial=store_bytes)
@@ -132,19 +137,21 @@ def format_directory(
 def open_directory(
     disk: Disk, lease_ns: Nanos = Nanos(0), incarnation: Incarnation = NONE
 ) -> DirectoryImage:
-    """Begin a boot: read everything, raise the boot number, durably. The voters of this boot will
-    promise for `lease_ns`, and a later boot must know that (raftlog.raft.lease). So must it know
-    the `incarnation` of this boot, before any peer hears of it (`incarnations`).
+    """Begin a boot: read everything, and raise the boot number, durably.
 
-    What a killed process wrote and did not sync is read back from the kernel's memory like all
-    else, and the replicas of this boot will promise it: so it is made durable first.
+    The voters of this boot will promise for `lease_ns`, and a later boot must know that
+    (raftlog.raft.lease). It must also know the `incarnation` of this boot, before any peer hears of
+    it (`incarnations`).
 
-    So is the name of the format file, by the first boot: formatting may have failed with its last
-    sync, and the file is seen all the same.
+    The kernel's memory gives back what a killed process wrote and did not sync. The replicas of
+    this boot will promise it, so it is made durable first.
+
+    The first boot also makes the name of the format file durable. Formatting may have failed in its
+    last sync, although the file can be seen.
 
     Raises `OperatingError` when the directory is not formatted, or offline work on it was cut
-    short, `CorruptData` when its format file or store is damaged (the directory's promises are
-    lost: treat it as wiped), `FutureFormat`.
+    short. `CorruptData` means that its format file or store is damaged: the directory's promises
+    are lost, so treat it as wiped. Raises `FutureFormat` too.
     """
     identity = read_identity(disk)
     refuse_unfinished(disk)
@@ -165,12 +172,12 @@ def open_directory(
 
 
 def draw_incarnation(entropy: Entropy) -> Incarnation:
-    """A random number of 64 bits, and not 0."""
+    """A random number of 64 bits, never 0."""
     return Incarnation(int.from_bytes(entropy.bytes(8), "big") or 1)
 
 
 def peek_directory(disk: Disk) -> DirectoryImage:
-    """The same without changing anything: `boot` is the last boot's number."""
+    """Read a data directory without changing anything: `boot` is the last boot's number."""
     identity = read_identity(disk)
     return _image(identity, read_store(disk, identity.owner))
 
@@ -188,7 +195,7 @@ def _image(identity: DirectoryIdentity, state: StoreState) -> DirectoryImage:
 
 
 def read_identity(disk: Disk) -> DirectoryIdentity:
-    """What the format file says."""
+    """The identity in the format file."""
     if not is_formatted(disk):
         raise OperatingError(
             "the data directory is not formatted", on=FORMAT_FILE, do="run `raftlog format`"

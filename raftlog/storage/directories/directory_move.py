@@ -1,4 +1,4 @@
-"""A replica moves between two log directories of its broker; a crash at any step loses nothing.
+"""Moves a replica between two log directories of its broker; a crash at any step loses nothing.
 
 1. The broker stops the replica; its writer closes the files.
 2. `copy_replica` makes the new directory, with a file named `moving` in it, and copies and syncs
@@ -7,9 +7,9 @@
    (`StoreImage.relocate`). A frame is durable whole or not at all: this is the switch.
 4. `end_move` deletes the old directory, then the file `moving`.
 
-A crash leaves the replica in two directories. The registration says which counts; the file
-`moving`, in either, says that the other is what a move left, which `settle_moves` deletes at the
-next boot. Without that file nothing explains the second one, and the broker does not start.
+A crash leaves the replica in two directories. The registration says which counts. The file
+`moving`, in either, says that the other is the remains of a move, which `settle_moves` deletes at
+the next boot. Without that file nothing explains the second one, and the broker does not start.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,11 +29,14 @@ _COPY_BYTES: Final = 1 * MIB
 
 
 def copy_replica(disk: Disk, old: str, new: str) -> int:
-    """Job: copy a replica that is stopped, durably; how many bytes. What an earlier attempt left at
-    `new` goes first. Raises `DiskError`; the old directory is never changed."""
+    """Job: copy a stopped replica, durably; returns the number of bytes.
+
+    It first removes the remains of an earlier attempt at `new`. Raises `DiskError`. The old
+    directory is never changed.
+    """
     delete_replica(disk, new)
     disk.make_dir(new)
-    # Before anything else lies there: a copy without it could be taken for an operator's.
+    # This comes before any other file: a copy without it could be taken for an operator's.
     write_whole(disk, f"{new}/{MOVING_FILE}", b"the rest of this directory is a copy in progress\n")
     groups = parent_of(new)
     disk.sync_dir(groups)
@@ -65,7 +68,7 @@ def _copy_bytes(source: DiskFile, target: DiskFile, size: int, path: str) -> Non
 
 
 def end_move(disk: Disk, old: str, new: str) -> None:
-    """Job: the replica is registered at `new`, durably; what lies at `old` goes."""
+    """Job: delete the directory `old`, once the replica is registered at `new`, durably."""
     delete_replica(disk, old)
     _unmark(disk, new)
 
@@ -78,15 +81,15 @@ def _unmark(disk: Disk, path: str) -> None:
 def settle_moves(
     disk: Disk, registered: Sequence[str], directories: Sequence[FurtherImage]
 ) -> list[str]:
-    """At boot: finish or undo the moves that a crash cut short; the paths that were deleted.
+    """Finish or undo, at boot, the moves that a crash cut short; returns the deleted paths.
 
     `registered` are the paths of all registered replicas. Raises `OperatingError` for a replica
-    that lies in two directories for no such reason; it names both.
+    that lies in two directories without a move; it names both.
     """
     deleted: list[str] = []
     broken = {each.prefix for each in directories if each.error is not None}
     for path, other in found_twice(_by_name(registered), directories):
-        # What has no name of its own yet was never synced under one: a copy that just began.
+        # A file under a temporary name was never synced under its own: a copy that just began.
         beside = [name for name in disk.list(other) if not name.endswith(TEMPORARY_SUFFIX)]
         registered_names = () if directory_of(path) in broken else disk.list(path)
         if beside and MOVING_FILE not in (*beside, *registered_names):

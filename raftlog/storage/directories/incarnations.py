@@ -1,16 +1,16 @@
-"""Which lives a data directory has had, and which it knows of other directories.
+"""Keeps the lives that a data directory has had, and those that it knows of other directories.
 
 Each boot draws an incarnation, a random number that is not 0, and syncs it into a list here before
-anything is said to a peer. A directory that is put back from an old copy has lost the later part of
-its list, and no boot draws the lost numbers again. So a peer that names an incarnation which is
-not on the list has met a later life of the directory: it is an old copy.
+it says anything to a peer. A directory that is put back from an old copy has lost the later part of
+its list, and no boot draws the lost numbers again. So when a peer names an incarnation that is not
+on the list, it has met a later life of the directory: the directory is an old copy.
 
 A book holds three tables, all of them bounded:
 
 * `own`: the list, oldest first. It keeps each incarnation that a peer may hold, and of the others
   the last OWN_KEPT.
-* `held`: for each directory of a peer what it may hold of ours, at most two. It holds the one that
-  it named last, or the one that it was allowed to take since.
+* `held`: for each directory of a peer the incarnations of ours that it may hold, at most two. It
+  holds the one that it named last, or the one that it was allowed to take since.
 * `known`: for each directory of a peer the last incarnation that we know of it.
 
 Records of the store (big-endian), read and written by `store_records`:
@@ -29,12 +29,12 @@ from raftlog.base.binary import Reader, Writer
 from raftlog.base.ids import DirectoryId, NodeId
 
 Incarnation = NewType("Incarnation", int)
-"""One life of a data directory: what a boot drew. Compared for equality only; 0 means none."""
+"""One life of a data directory, drawn by a boot. Compared for equality only; 0 means none."""
 NONE: Final = Incarnation(0)
 OWN_KEPT: Final = 4_096
 PEERS_KEPT: Final = 4_096
-"""Directories in `held` and in `known`; with one more the one that was changed first is dropped. A
-cluster has 64 brokers, and a broker a new directory when its disk was replaced."""
+"""The most directories in `held` and in `known`; one more drops the one that was changed first. A
+cluster has 64 brokers, and a broker gets a new directory when its disk is replaced."""
 _IN_A_RECORD: Final = 500
 OWN: Final = 7
 KNOWN: Final = 8
@@ -55,8 +55,10 @@ Value = TypeVar("Value")
 @final
 @attrs.define
 class IncarnationBook:
-    """See the module. Changed by `read`, that is by records; `own_record` and its like make these,
-    and say the same at once."""
+    """The three tables of the module. They change by `read`, that is by records.
+
+    `begin`, `know` and `hold` make these records, and change the tables the same way at once.
+    """
 
     own: dict[Incarnation, None] = attrs.Factory(dict)
     held: dict[DirectoryId, Held] = attrs.Factory(dict)
@@ -77,26 +79,26 @@ class IncarnationBook:
     # --- changes ---
 
     def begin(self, incarnation: Incarnation) -> bytes:
-        """The record of a new life."""
+        """Begin a new life; returns its record."""
         assert incarnation != NONE
         assert incarnation not in self.own, "a life is drawn twice"
         self._add((incarnation,))
         return _own_record([incarnation])
 
     def know(self, directory: DirectoryId, known: Known) -> bytes:
-        """The record by which this is the last incarnation known of the peer's directory."""
+        """Know this incarnation as the last of the peer's directory; returns the record."""
         _put(self.known, directory, known)
         return _known_record(directory, known)
 
     def hold(self, directory: DirectoryId, held: Held) -> bytes:
-        """The record by which the peer's directory may hold these of ours, and no other."""
+        """Let the peer's directory hold only these incarnations of ours; returns the record."""
         _put(self.held, directory, held)
         return _held_record(directory, held)
 
     # --- records ---
 
     def read(self, kind: int, reader: Reader) -> None:
-        """Take the body of a record into account; the caller checks that nothing follows it."""
+        """Take in the body of a record; the caller checks that nothing follows it."""
         if kind == OWN:
             self._add([Incarnation(reader.u64()) for _ in range(reader.u16())])
         elif kind == KNOWN:
@@ -109,8 +111,11 @@ class IncarnationBook:
             _put(self.held, directory, held)
 
     def records(self) -> Iterator[bytes]:
-        """The shortest list of records that says the same. The incarnations that peers hold come
-        first: the list is cut while it is read, and must not lose those."""
+        """The shortest list of records that makes the same tables.
+
+        The incarnations that peers hold come first: the list is cut while it is read, and must keep
+        those.
+        """
         for directory, held in self.held.items():
             yield _held_record(directory, held)
         for directory, known in self.known.items():

@@ -1,17 +1,17 @@
-"""Further log directories of a broker: disks that hold replicas beside its data directory.
+"""Gives a broker further log directories: disks that hold replicas beside its data directory.
 
 The data directory is the first one. It alone holds the store: the identity, boot number, terms,
 votes, registrations and marks of everything that this broker answers for, group 0 included. A
-further directory holds segment files and no promise, so its loss makes nobody forget a vote.
+further directory holds segment files and no promise, so a broker that loses it forgets no vote.
 
 A replica's path, relative to the data directory, says where it lies:
 
     groups/<replica>                                 in the data directory
     directory-<id, 16 hex digits>/groups/<replica>   in the further directory of that id
 
-`LogDirectories` is a Disk over all of them. The registration in the store holds the whole path, so
+`LogDirectories` is a Disk over all of them. The registration in the store holds the whole path. So
 a replica is found where it was registered and nowhere else, in whatever order `log.dirs` names the
-further ones.
+further directories.
 
 Each further directory has an identity file, `raftlog.directory`, written once (big-endian), in two
 equal copies of 512 bytes:
@@ -44,7 +44,7 @@ _CRC_AT: Final = _COPY_BYTES - 4
 
 
 def further_prefix(directory: DirectoryId) -> str:
-    """How paths of replicas in that further directory begin."""
+    """The beginning of the paths of replicas in that further directory."""
     return f"{_PREFIX}{directory:016x}"
 
 
@@ -55,7 +55,9 @@ def directory_of(path: str) -> str:
 
 class DirectoryFailed(DiskError):
     """A further directory failed a write or a sync: nothing of it may be promised in this boot.
-    `directory` is its prefix."""
+
+    `directory` is its prefix.
+    """
 
     def __init__(self, directory: str, cause: RaftlogError) -> None:
         super().__init__(cause.what, on=cause.on, do="check the disk and restart the broker")
@@ -83,9 +85,9 @@ def open_further(
 ) -> FurtherImage:
     """Begin a boot in a further directory; an empty one gets its identity, with `new_id`.
 
-    A disk that fails is told in `error`. `OperatingError` for a directory that is another broker's,
-    or a data directory: an operator has to correct `log.dirs` first. `CorruptData`, `FutureFormat`
-    for an identity file that cannot be read.
+    A disk that fails is reported in `error`. Raises `OperatingError` for a data directory or a
+    directory of another broker: an operator has to correct `log.dirs` first. `CorruptData` and
+    `FutureFormat` are for an identity file that cannot be read.
     """
     prefix = ""
     try:
@@ -99,9 +101,9 @@ def open_further(
             _format(disk, owner, name, new_id)
         content = read_whole(disk, FURTHER_FILE, 2 * _COPY_BYTES)
         prefix = further_prefix(_judged(content, owner, name))
-        # As in `open_directory`: what a killed process wrote and did not sync is made durable
-        # before replicas promise it, and so is the name of the file, which also shows that the disk
-        # takes writes.
+        # As in `open_directory`: the writes of a killed process are made durable before replicas
+        # promise them. So is the name of the identity file, which also shows that the disk takes
+        # writes.
         disk.sync_all()
         write_whole(disk, FURTHER_FILE, content)
         found = tuple(disk.list(GROUPS_DIRECTORY))
@@ -111,8 +113,7 @@ def open_further(
 
 
 def refuse_further(disk: Disk, name: str) -> None:
-    """Raise `OperatingError` when this directory, which is to become a data directory, is a further
-    one."""
+    """Raise `OperatingError` when a future data directory is a further directory already."""
     if disk.exists(FURTHER_FILE):
         raise OperatingError(
             "this is a further log directory of a broker, not its data directory",
@@ -139,7 +140,7 @@ def _format(disk: Disk, owner: DirectoryIdentity, name: str, new_id: DirectoryId
 
 
 def _judged(content: bytes, owner: DirectoryIdentity, name: str) -> DirectoryId:
-    """The id of a further directory of this broker."""
+    """The id in an identity file; raises where the directory is not one of this broker's."""
     view = memoryview(content)
     for copy in (view[:_COPY_BYTES], view[_COPY_BYTES:]):
         if len(copy) == _COPY_BYTES and crc32c(copy[:_CRC_AT]) == int.from_bytes(
@@ -179,9 +180,11 @@ def _parsed(copy: Buffer, owner: DirectoryIdentity, name: str) -> DirectoryId:
 def found_twice(
     paths: Mapping[str, str], directories: Sequence[FurtherImage]
 ) -> list[tuple[str, str]]:
-    """Both paths of each registered replica that also lies in a directory in which it is not
-    registered, the registered one first. `paths`: name of a registered replica -> its whole path;
-    the data directory is one of the `directories`, without a prefix."""
+    """Both paths of each registered replica that also lies in another directory.
+
+    The registered path comes first. `paths`: name of a registered replica -> its whole path. The
+    data directory is one of the `directories`, without a prefix.
+    """
     found: list[tuple[str, str]] = []
     for image in directories:
         for name in image.replicas:
@@ -198,8 +201,10 @@ class _Place(NamedTuple):
 
 @final
 class LogDirectories:
-    """The Disk over a data directory and the further ones, by prefix. `sync_all` and the bytes that
-    are free are those of the data directory; `further` has the other disks."""
+    """The Disk over a data directory and the further ones, by prefix.
+
+    `sync_all` and the free bytes are those of the data directory; `further` has the other disks.
+    """
 
     __slots__ = ("first", "further")
 
@@ -208,8 +213,10 @@ class LogDirectories:
         self.further = dict(further)
 
     def disk_of(self, prefix: str) -> Disk:
-        """The disk of one directory; "" is the data directory. Raises `DiskError` when it is not
-        there."""
+        """The disk of one directory; "" is the data directory.
+
+        Raises `DiskError` when it is missing.
+        """
         disk = self.further.get(prefix) if prefix else self.first
         if disk is None:
             raise DiskError(

@@ -1,4 +1,4 @@
-"""How much room a data directory has: a job, for a file system may take its time to say."""
+"""Asks how much room the log directories have: a job, since a file system may take its time."""
 
 from typing import NamedTuple, final
 
@@ -9,19 +9,19 @@ from raftlog.storage.directories.log_directories import LogDirectories
 
 @final
 class Space(NamedTuple):
-    """Bytes of the file system that holds the directory."""
+    """The bytes of the file system that holds a directory."""
 
     total: int
     free: int
 
 
 def look_at_space(disk: Disk) -> Space:
-    """Ask the file system."""
+    """Job: ask the file system of the data directory."""
     return Space(disk.total_bytes(), disk.free_bytes())
 
 
 def look_at_spaces(disk: Disk, prefixes: tuple[str, ...]) -> dict[str, Space | DiskError]:
-    """Ask the file systems of these log directories; "" is the data directory."""
+    """Job: ask the file systems of these log directories; "" is the data directory."""
     found: dict[str, Space | DiskError] = {}
     for prefix in prefixes:
         try:

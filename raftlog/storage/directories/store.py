@@ -1,10 +1,10 @@
-"""The store as the broker's turn sees it: memory only; what it says must be written is records.
+"""The store as the broker's turn sees it: memory only; changes leave as records to write.
 
-Votes and registrations are urgent: they are due in the round of the turn that made them, and what
-waits for them leaves only after that round is persisted. Marks are not: they ride on a round that
-carries urgent records anyway, or wait at most `mark_delay_ns`, so that a busy log costs one sync a
-round and not two (docs/decisions has the figures). With a round goes, once, that promises which
-earlier boots may have given are over, when they were longer than those of this boot.
+Votes and registrations are urgent. Their records are due in the round of the turn that made them,
+and messages that depend on them leave only after that round is persisted. Marks are not urgent:
+they ride on a round that carries urgent records anyway, or wait at most `mark_delay_ns`. So a busy
+log costs one sync a round and not two (docs/decisions has the figures). Once, a round also records
+that the promises of earlier boots are over, when these were longer than those of this boot.
 """
 
 from typing import Final, final
@@ -28,13 +28,13 @@ MARK_DELAY_NS: Final = millis(10)
 
 @final
 class StoreImage:
-    """What the directory's store says or is about to say.
+    """The facts that the directory's store holds or is about to hold.
 
-    * `registrations`, `hard_states`, `marks`: as of the last call, durable or not; who needs to
-      know that they are durable waits for the round that carried the record.
-    * `incarnation`: of this boot; `incarnations`: the list of them, and what is known of others.
-    * `deadline`: when a turn must take pending marks, or say that earlier promises are over; NEVER
-      when neither is pending.
+    * `registrations`, `hard_states`, `marks`: as of the last call, durable or not. A caller that
+      needs them durable waits for the round that carried the record.
+    * `incarnation`: of this boot; `incarnations`: the list of them, and those known of others.
+    * `deadline`: when a turn must take pending marks, or record that earlier promises are over.
+      NEVER when neither is pending.
     """
 
     __slots__ = (
@@ -65,10 +65,13 @@ class StoreImage:
         self._promises_end: Instant | None = None
 
     def register(self, group: GroupId, registration: Registration) -> list[bytes]:
-        """The records by which this directory answers for the replica; they belong in one round. An
-        older registration of the group, its vote and its mark end with it. Its term goes on: what
-        this directory has told of leaders of that term, no successor of the replica may unsay, and
-        a leader of an earlier one gives way when it speaks to the successor (Raft, section 5.1)."""
+        """The records by which this directory answers for the replica; they belong in one round.
+
+        An older registration of the group ends, with its vote and its mark. Its term goes on. This
+        directory may have told followers about leaders of that term, and a successor of the replica
+        must not contradict that. A leader of an earlier term gives way when it hears from the
+        successor (Raft, section 5.1).
+        """
         before = self.hard_states.get(group)
         self._forget(group)
         self.registrations[group] = registration
@@ -79,8 +82,10 @@ class StoreImage:
         return records
 
     def relocate(self, group: GroupId, path: str) -> list[bytes]:
-        """The records by which this directory answers for the same replica at another path, with
-        its term, vote and mark; they belong in one round, which is one frame."""
+        """The records by which this directory answers for the same replica at another path.
+
+        Its term, vote and mark stay. The records belong in one round, which is one frame.
+        """
         known = self.registrations[group]
         self.registrations[group] = Registration(known.replica, path)
         records = [register_record(group, self.registrations[group])]
@@ -106,7 +111,7 @@ class StoreImage:
         return hard_state_record(group, state)
 
     def note_mark(self, mark: Mark | None, now: Instant) -> None:
-        """A round was persisted and the log says this now; None changes nothing."""
+        """Note the mark that the log has after a persisted round; None changes nothing."""
         if mark is None or mark.group not in self.registrations:
             return
         if self.marks.get(mark.group) == mark:
@@ -116,8 +121,11 @@ class StoreImage:
         self.deadline = min(self.deadline, Instant(now + self._mark_delay_ns))
 
     def take_records(self, urgent: list[bytes], now: Instant) -> list[bytes]:
-        """The records for this round: the urgent ones, with all pending marks when there are urgent
-        ones or the deadline has come. [] when the round needs none."""
+        """The records for this round; [] when it needs none.
+
+        These are the urgent ones, and all pending marks when there are urgent ones or the deadline
+        has come.
+        """
         over_at = self._promises_end
         if over_at is None:
             over_at = self._promises_end = self._end_of_promises(now)
@@ -134,9 +142,11 @@ class StoreImage:
         return records
 
     def _end_of_promises(self, now: Instant) -> Instant:
-        """When those of earlier boots are over, counted from the first turn of this one: replicas
-        that began later promised anew, and were not there before. NEVER: they are as long as those
-        of this boot."""
+        """When the promises of earlier boots are over; NEVER when they are as long as this boot's.
+
+        They are counted from the first turn of this boot. Replicas that began later gave promises
+        of their own and no earlier ones.
+        """
         longer = self._promised_ns != self._lease_ns
         return Instant(now + self._promised_ns) if longer else NEVER
 

@@ -2,11 +2,11 @@
 
 A generation begins with a full image of the state; every round adds one frame. When the file is
 full, or at a boot, the next generation begins in the other file, so no file is ever half of the
-truth. Only the last frame can be torn, and only before it was synced; since nothing later vouches
-for that last frame, each frame lies there twice, in sectors of its own: one bad sector loses no
-vote. The copies of an image lie in blocks of 4 KiB of their own as well, and an image names the
-checksum of its header, so that the header can be told from it: the first block of a file may be
-lost. Sectors of 512 bytes (big-endian):
+truth. Only the last frame can be torn, and only before it was synced. No later frame vouches for
+it, so each frame lies there twice, in sectors of its own: one bad sector loses no vote. The copies
+of an image lie in blocks of 4 KiB of their own as well. An image names the checksum of its header,
+which can be computed from it: so the first block of a file may be lost. Sectors of 512 bytes
+(big-endian):
 
     file:    header, the same header again, the image at byte 1024, the image again at the next
              multiple of 4096 (zeros between), then frames, each twice, back to back
@@ -52,21 +52,21 @@ _MAGIC: Final = b"rlstore\x00"
 _FRAME_MAGIC: Final = b"RLFR"
 _FRAMES_AT: Final = 2 * SECTOR
 _BLOCK: Final = 4 * KIB
-"""What a disk loses at once when its sectors are larger than they say."""
+"""Bytes that a disk may lose at once when its sectors are larger than it says."""
 _HEADER_CRC_AT: Final = 56
 _FRAME_HEAD_BYTES: Final = 28
 _FRAME_PLACE_AT: Final = 8
 _FRAME_PLACE: Final = struct.Struct(">QQI")
-"""Generation, number, checksum of the frame before."""
+"""(generation, number, checksum of the frame before)."""
 _FILE_BYTES_MAX: Final = 3 * STORE_FRAME_BYTES_MAX
 _ROOM_IMAGES: Final = 3
-"""Behind its image a file has room for as many more: for rounds before the next generation."""
+"""Images for which a file has room behind its own: for rounds before the next generation."""
 _WHAT_TO_DO: Final = "treat the data directory as lost: move it away and let the broker join as new"
 _ZEROS: Final = (bytes(64 * KIB), bytes(4 * KIB), bytes(SECTOR))
 
 
 class StoreOwner(NamedTuple):
-    """Whose store it is; a file of another directory is refused."""
+    """The owner of a store; a file of another directory is refused."""
 
     cluster: ClusterId
     node: NodeId
@@ -83,10 +83,10 @@ class _Frame(NamedTuple):
 
 
 class _Generation(NamedTuple):
-    """A file as read: what it adds up to, or why it cannot be used (`state` is None). `ahead`:
-    generation and number of the furthest whole frame of a generation above this one, or (0, 0).
-    `damage` counts only while no newer generation is whole: see `_newest`. `checksum` is that of
-    the last frame, whose first whole copy ends at `end`."""
+    """A file as read: its state, or why it cannot be used (`state` is None). `ahead` has generation
+    and number of the furthest whole frame of a generation above this one, or (0, 0). `damage`
+    counts only while no newer generation is whole: see `_newest`. `checksum` is that of the last
+    frame, whose first whole copy ends at `end`."""
 
     slot: int
     generation: int
@@ -103,7 +103,7 @@ def format_store(
     disk: Disk, owner: StoreOwner, *, bytes_initial: int = STORE_BYTES_INITIAL
 ) -> None:
     """Make both files, zero-filled, with an empty first generation; durable when it returns. They
-    keep this size until an image, and room behind it, need more."""
+    keep this size until an image, with the room behind it, needs more."""
     for slot, name in enumerate(STORE_FILES):
         with opened(disk, name, create=True, write=True) as file:
             file.write_at(0, [bytes(bytes_initial)])
@@ -115,12 +115,13 @@ def format_store(
 
 @final
 class StoreFiles:
-    """The open store; owned by who writes the directory, one at a time. `state` is what was
-    written.
+    """The open store; one writer of the directory at a time owns it.
 
-    Opening begins a new generation, so that nothing is ever appended behind a torn frame; it is
-    synced before `open` returns. It is written over the other file, which may be all that the disk
-    has of the present one: what was read is made durable first.
+    `state` is what was written.
+
+    Opening begins a new generation, so that nothing is ever appended behind a torn frame. It is
+    synced before `open` returns. It is written over the other file, which may be the disk's only
+    copy of the present one: so what was read is made durable first.
     """
 
     def __init__(self, disk: Disk, owner: StoreOwner) -> None:
@@ -168,8 +169,8 @@ class StoreFiles:
         self.sync()
 
     def append(self, records: list[bytes]) -> None:
-        """Write one frame, or a new generation when it does not fit. Durable after `sync`, which
-        comes before the next call: only one frame may be unsynced."""
+        """Write one frame, or a new generation when it does not fit. It is durable after `sync`,
+        which comes before the next call: only one frame may be unsynced."""
         for record in records:
             assert len(record) <= STORE_RECORD_BYTES_MAX, len(record)
             self.state.apply(record, "store")
@@ -184,8 +185,7 @@ class StoreFiles:
         self._checksum = _checksum_of(frame)
 
     def begin_generation(self) -> None:
-        """Write a full image into the other file. Until it is synced the present file is the
-        truth."""
+        """Write a full image into the other file. Until its sync the present file is the truth."""
         slot = 1 - self._slot
         image, frame = _image_bytes(self._owner, self._generation + 1, self._number + 1, self.state)
         room = len(image) + _ROOM_IMAGES * 2 * len(frame)
@@ -199,7 +199,7 @@ class StoreFiles:
         self._end = end
 
     def sync(self) -> None:
-        """Make what was appended durable."""
+        """Make every appended frame durable."""
         self._files[self._slot].sync()
 
     def close(self) -> None:
@@ -208,7 +208,7 @@ class StoreFiles:
 
 
 def read_store(disk: Disk, owner: StoreOwner) -> StoreState:
-    """What the store says, without changing it."""
+    """The state in the store, read without changing it."""
     newest, _ = _newest(disk, owner)
     assert newest.state is not None, newest.why
     return newest.state
@@ -216,8 +216,8 @@ def read_store(disk: Disk, owner: StoreOwner) -> StoreState:
 
 @final
 class StoreReader:
-    """Reads a store again and again as it grows, without changing it. While all that was read
-    before is as it was, it goes on from there."""
+    """Reads a store again and again as it grows, without changing it. It continues where it stopped
+    while everything that it read before is unchanged."""
 
     def __init__(self) -> None:
         self._owner: StoreOwner | None = None
@@ -225,7 +225,7 @@ class StoreReader:
         self._known: _Generation | None = None
 
     def read(self, disk: Disk, owner: StoreOwner) -> StoreState:
-        """As `read_store`; what was returned before must not be used any more."""
+        """Read as `read_store` does. The caller must no longer use the state returned before."""
         known, self._known = self._known, None
         files = [read_whole(disk, name, _FILE_BYTES_MAX) if disk.exists(name) else b""
                  for name in STORE_FILES]  # fmt: skip
@@ -238,19 +238,19 @@ class StoreReader:
         return known.state
 
     def _grew(self, files: list[bytes], known: _Generation) -> bool:
-        """Whether all is as it was but for what follows the last frame."""
+        """Whether both files are unchanged, except behind the last frame."""
         slot, end = known.slot, known.end
         other, before = 1 - slot, self._files
         return files[other] == before[other] and files[slot][:end] == before[slot][:end]
 
 
 def _newest(disk: Disk, owner: StoreOwner) -> tuple[_Generation, int]:
-    """The newest generation whose image is whole, and the highest number that any frame or header
-    carries: a torn attempt at a generation must not be mixed up with the next one.
+    """The newest generation with a whole image, and the highest number of any frame or header.
 
-    A power loss in such an attempt may leave the old header before the half-written new image, and
-    old frames behind it. That looks like damage, in the file that is not the truth any more: the
-    other one holds a newer generation, whole. In the newest file the same is damage.
+    The highest number keeps the next generation apart from a torn attempt at one. A power loss in
+    such an attempt may leave the old header before the half-written new image, and old frames
+    behind it. That looks like damage, in the file that is not the truth any more: the other file
+    holds a newer generation, whole. In the newest file the same is damage.
     """
     found = [_read_file(disk, slot, owner) for slot in range(len(STORE_FILES))]
     found.sort(key=lambda generation: generation.generation, reverse=True)
@@ -269,10 +269,10 @@ def _newest(disk: Disk, owner: StoreOwner) -> tuple[_Generation, int]:
 
 
 def _check_nothing_newer(truth: _Generation, found: list[_Generation]) -> None:
-    """An attempt at the next generation that is not synced is an image with the next number; what
-    follows that was written when the image was synced. Where such a frame is whole and its image is
-    not, the image is damaged: its votes must not be forgotten. So they must not where such a file
-    begins with a later number: that generation followed one that is nowhere any more."""
+    """Raise `CorruptData` where a newer generation was synced and its image is damaged: its votes
+    must not be forgotten. An attempt that was not synced is an image with the next number alone;
+    later frames were written after the sync of the image. A file whose first number is still later
+    proves a generation in between that is lost."""
     for one in found:
         generation, number = one.ahead
         if generation > truth.generation and number > truth.last_number + 1:
@@ -291,8 +291,8 @@ def _image_damaged(one: _Generation, generation: int, how_told: str) -> CorruptD
 
 
 def _read_file(disk: Disk, slot: int, owner: StoreOwner) -> _Generation:
-    """One file. A damaged frame with whole frames behind it is damage; a torn last one is passed
-    over."""
+    """Read one file. A damaged frame with whole frames behind it is damage; a torn last frame is
+    skipped."""
     name = STORE_FILES[slot]
     if not disk.exists(name):
         return _Generation(slot, 0, 0, None, "missing", (0, 0))
@@ -316,7 +316,7 @@ def _read_file(disk: Disk, slot: int, owner: StoreOwner) -> _Generation:
 
 
 def _read_frames(data: bytes, before: _Generation) -> _Generation:
-    """With the frames that follow its last one taken into account."""
+    """Add the frames that follow the last one of `before`."""
     state, name = before.state, STORE_FILES[before.slot]
     assert state is not None, before.why
     number, checksum, position = before.last_number, before.checksum, before.end
@@ -329,8 +329,8 @@ def _read_frames(data: bytes, before: _Generation) -> _Generation:
 
 
 def _used(data: bytes) -> bytes:
-    """Without the sectors at the end that hold only zeros. Block by block: a mebibyte of zeros, the
-    usual case, takes bytes.rstrip 7 ms and this 0.03 ms."""
+    """The data without the sectors of zeros at its end. It goes block by block: a mebibyte of
+    zeros, the usual case, takes bytes.rstrip 7 ms and this 0.03 ms."""
     end = len(data)
     for zeros in _ZEROS:
         size = len(zeros)
@@ -341,8 +341,8 @@ def _used(data: bytes) -> bytes:
 
 
 def _header_of_image(data: bytes, owner: StoreOwner, above: int) -> tuple[int, int, int] | None:
-    """What the header says, or said, of the newest generation above this one whose image is whole:
-    its image names the header's checksum, and all that a header holds is known."""
+    """The header, as (generation, number, checksum), of the newest generation above `above` whose
+    image is whole. The image names the header's checksum, and everything in a header is known."""
     found = None
     for at, (generation, number, previous) in _frame_places(data, _FRAMES_AT):
         headers = (_header_content(each, owner, generation, number) for each in _VERSIONS)
@@ -354,8 +354,8 @@ def _header_of_image(data: bytes, owner: StoreOwner, above: int) -> tuple[int, i
 
 
 def _furthest_frame(data: bytes, above: int) -> tuple[int, int]:
-    """Generation and number of the furthest whole frame of a generation above this one, the file's
-    own; (0, 0) when there is none."""
+    """Generation and number of the furthest whole frame of a generation above `above`, which is the
+    file's own; (0, 0) when there is none."""
     furthest = (above, 0)
     for at, (generation, number, _) in _frame_places(data, _FRAMES_AT):
         ahead = generation > above and (generation, number) > furthest
@@ -365,8 +365,8 @@ def _furthest_frame(data: bytes, above: int) -> tuple[int, int]:
 
 
 def _frame_places(data: bytes, start: int) -> Iterator[tuple[int, tuple[int, int, int]]]:
-    """The sectors from `start` on that begin like a frame, and the generation, number and checksum
-    of the frame before that they state."""
+    """The sectors from `start` on that begin like a frame, each with the generation, the number and
+    the checksum of the frame before that it states."""
     at = data.find(_FRAME_MAGIC, start)
     while at >= 0:
         if at % SECTOR == 0 and at + _FRAME_HEAD_BYTES <= len(data):
@@ -377,8 +377,8 @@ def _frame_places(data: bytes, start: int) -> Iterator[tuple[int, tuple[int, int
 def _find_frame(
     data: bytes, position: int, generation: int, number: int, previous: int, name: str
 ) -> tuple[_Frame, int] | None:
-    """The frame with this number, and where the first copy of it ends that is whole; None when the
-    store ends here. It lies at or behind `position`, and so may copies of the one before."""
+    """The frame `number`, and where its first whole copy ends; None when the store ends here. It
+    lies at or behind `position`, as copies of the frame before may."""
     damaged = False
     for at, stated in _frame_places(data, position):
         if stated[0] != generation or stated[1] < number:
@@ -433,7 +433,7 @@ def _checksum_of(frame: bytes) -> int:
 
 
 def _header_content(version: int, owner: StoreOwner, generation: int, number: int) -> bytes:
-    """What a header's checksum is of."""
+    """The bytes that a header's checksum covers."""
     writer = Writer().raw(_MAGIC).u16(version).u16(version).raw(owner.cluster).u32(owner.node)
     return writer.u64(owner.directory).u64(generation).u64(number).bytes()
 
@@ -441,7 +441,7 @@ def _header_content(version: int, owner: StoreOwner, generation: int, number: in
 def _image_bytes(
     owner: StoreOwner, generation: int, number: int, state: StoreState
 ) -> tuple[bytes, bytes]:
-    """A generation as it begins, and its image frame."""
+    """The bytes with which a generation begins, and its image frame."""
     version = 2 if state.promised_ns else 1
     if not state.incarnations.empty:
         version = 3
@@ -457,7 +457,7 @@ def _image_bytes(
 def _read_header(data: bytes, owner: StoreOwner, name: str) -> tuple[int, int, int] | None:
     """Generation, first frame number and checksum; None when neither copy is whole. Where they
     differ the newer one counts: a disk that lost one write, or a torn new generation, left the
-    other. One of another directory is damage only when there is none of this."""
+    other. A header of another directory is damage only when there is none of this one."""
     copies = [_read_header_copy(data, at, name) for at in (0, SECTOR)]
     whole = [copy for copy in copies if copy is not None]
     ours = [place for told, place in whole if told == owner]

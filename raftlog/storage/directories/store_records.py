@@ -8,8 +8,8 @@ A record is a kind byte and a body (big-endian); unknown kinds are refused:
     4 hard state        group u64, term u32, voted u8 (0 or 1), then the replica id voted for
     5 mark              group u64, file sequence u64, end position u64, raft index u64, term u32,
                         chain u64, commit hint u64
-    6 promise           u64 nanoseconds: how long voters here may promise to elect nobody else; 0
-                        to begin with. Known from version 2 of the store's files on
+    6 promise           u64 nanoseconds: how long voters here may promise to elect no other
+                        replica; 0 to begin with. Known from version 2 of the store's files on
     7, 8, 9             incarnations (`incarnations`). Known from version 3 on
 """
 
@@ -39,24 +39,24 @@ _MARK_LAYOUT: Final = struct.Struct(">QQQQIQQ")
 
 
 def boot_record(boot: BootNumber) -> bytes:
-    """The number of this boot."""
+    """The record of this boot's number."""
     return Writer().u8(_BOOT).u64(boot).bytes()
 
 
 def register_record(group: GroupId, registration: Registration) -> bytes:
-    """This directory answers for the replica from now on."""
+    """The record by which this directory answers for the replica from now on."""
     writer = Writer().u8(_REGISTER).u64(group)
     write_replica_id(writer, registration.replica)
     return writer.text(registration.path).bytes()
 
 
 def unregister_record(group: GroupId) -> bytes:
-    """This directory no longer answers for the group."""
+    """The record by which this directory no longer answers for the group."""
     return Writer().u8(_UNREGISTER).u64(group).bytes()
 
 
 def hard_state_record(group: GroupId, state: HardState) -> bytes:
-    """Term and vote, as one pair."""
+    """The record of term and vote, as one pair."""
     writer = Writer().u8(_HARD_STATE).u64(group).u32(state.term).flag(state.vote is not None)
     if state.vote is not None:
         write_replica_id(writer, state.vote)
@@ -64,21 +64,23 @@ def hard_state_record(group: GroupId, state: HardState) -> bytes:
 
 
 def mark_record(mark: Mark) -> bytes:
-    """How far the group's log is durable."""
+    """The record of how far the group's log is durable."""
     assert mark.commit <= mark.raft_index, mark
     return Writer().u8(_MARK).pack(_MARK_LAYOUT, *mark).bytes()
 
 
 def promise_record(promised_ns: Nanos) -> bytes:
-    """The longest that a voter of this directory promises to elect nobody else."""
+    """The record of the longest time for which a voter here promises to elect no other replica."""
     return Writer().u8(_PROMISE).u64(promised_ns).bytes()
 
 
 @final
 @attrs.define(eq=False)
 class StoreState:
-    """What all records together say. Registering a group again, or unregistering it, forgets its
-    hard state and mark."""
+    """The state that all records add up to.
+
+    Registering a group again, or unregistering it, forgets its hard state and mark.
+    """
 
     boot: BootNumber = BootNumber(0)
     registrations: dict[GroupId, Registration] = attrs.Factory(dict)
@@ -88,7 +90,7 @@ class StoreState:
     incarnations: IncarnationBook = attrs.Factory(IncarnationBook)
 
     def apply(self, record: Buffer, on: str) -> None:
-        """Take one record into account. Raises `CorruptData` when it says what no release wrote."""
+        """Take in one record. Raises `CorruptData` for a record that no release writes."""
         reader = Reader(record, CorruptData, on)
         kind = reader.u8()
         if kind == _MARK:
@@ -110,7 +112,7 @@ class StoreState:
         reader.end()
 
     def records(self) -> Iterator[bytes]:
-        """The shortest list of records that says the same: a full image."""
+        """The shortest list of records that makes the same state: a full image."""
         yield boot_record(self.boot)
         if self.promised_ns:
             yield promise_record(self.promised_ns)

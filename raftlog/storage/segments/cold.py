@@ -1,4 +1,4 @@
-"""Work off the loop: the job that a cold read needs, and what such jobs answer."""
+"""Describes work off the loop: the job that a cold read needs, and the answers of such jobs."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Never
@@ -13,15 +13,17 @@ from raftlog.storage.segments.walk import WalkPlace
 
 
 class ColdRead(NamedTuple):
-    """Run `function(disk, *args)` off the loop, as a Job. It raises `CorruptData` when it meets
-    damage, `DiskError` when the disk fails."""
+    """A job: run `function(disk, *args)` off the loop.
+
+    It raises `CorruptData` when it meets damage, `DiskError` when the disk fails.
+    """
 
     function: Callable[[Disk, Never], object]
     args: tuple[object]
 
 
 class SegmentWalked(NamedTuple):
-    """A whole segment was walked and is what the log knows of it."""
+    """A whole segment was walked; the fields are what the log now knows of it."""
 
     file_sequence: int
     end_index: RaftIndex
@@ -30,7 +32,7 @@ class SegmentWalked(NamedTuple):
 
 
 class SegmentDamaged(NamedTuple):
-    """A segment is whole up to `place` (`sparse` has the points below it) and not behind it."""
+    """A segment is whole up to `place` and not behind it; `sparse` has the points below `place`."""
 
     file_sequence: int
     end_index: RaftIndex
@@ -40,8 +42,11 @@ class SegmentDamaged(NamedTuple):
 
 
 class RangeScanned(NamedTuple):
-    """Exact places from a point of the sparse index to the next: starts and offsets of the batches,
-    and the end of the last one. Raft's own entries are in it, with the offset they do not take."""
+    """Exact places from a point of the sparse index to the next one.
+
+    They are the starts and offsets of the batches, and the end of the last one. Raft's own entries
+    are included, each with the offset that it does not take.
+    """
 
     file_sequence: int
     from_position: int
@@ -75,8 +80,10 @@ class StretchTime(NamedTuple):
 
 
 class TimesScanned(NamedTuple):
-    """Stretches of a segment whose largest timestamps were computed from their records, at least
-    one; the last of them ends before the offset `until`."""
+    """Stretches of a segment whose largest timestamps were computed from their records.
+
+    There is at least one; the last of them ends before the offset `until`.
+    """
 
     file_sequence: int
     stretches: Sequence[StretchTime]
@@ -104,12 +111,14 @@ class LargestFound(NamedTuple):
 
 
 Learned = SegmentWalked | SegmentDamaged | RangeScanned | TimesScanned
-"""What a question needed to know first. The log keeps it, and the question is planned again."""
+"""The facts that a question needed first. The log keeps them, and the question is planned again."""
 
 
 class ReplayItem(NamedTuple):
-    """A batch that the producer state depends on: one with a producer id, or a term start or marker
-    (then `control` is its payload)."""
+    """A batch that the producer state depends on.
+
+    It has a producer id, or is a term start or marker (then `control` is its payload).
+    """
 
     raft_index: RaftIndex
     header: BatchHeader
@@ -117,8 +126,11 @@ class ReplayItem(NamedTuple):
 
 
 class ProducerReplay(NamedTuple):
-    """Producer state: the nearest snapshot (None: empty) holds everything before entry `before`;
-    the items follow it up to `end` (exclusive). The snapshot covers the records below `covered`."""
+    """Producer state: a snapshot and the batches behind it.
+
+    The nearest snapshot (None: empty) holds everything before entry `before`. The items follow it
+    up to `end` (exclusive). The snapshot covers the records below `covered`.
+    """
 
     snapshot: bytes | None
     before: RaftIndex

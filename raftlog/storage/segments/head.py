@@ -1,7 +1,8 @@
-"""The `head` file: with which entry a log begins since retention removed what was before.
+"""The `head` file: the entry with which a log begins since retention removed the ones before.
 
-A boot that finds segments missing at the beginning could not otherwise tell retention from loss. It
-is written, durably, before the first segment is removed. Layout (big-endian), two equal copies:
+A boot that finds segments missing at the beginning could not otherwise tell retention from loss.
+The file is written, durably, before the first segment is removed. Layout (big-endian), two equal
+copies:
 
       0  magic "rlhead\\0\\0"      8  format version u16 = 1     10  reserved u16 = 0
      12  cluster id, 16 bytes     28  group u64                 36  replica id, 20 bytes
@@ -28,7 +29,7 @@ _COPY_BYTES: Final = 68
 
 
 def write_head(disk: Disk, spec: ReplicaSpec, first_index: RaftIndex) -> None:
-    """Durable when it returns."""
+    """Write the head file; it is durable when this returns."""
     writer = Writer().raw(MAGIC).u16(VERSION).u16(0).raw(spec.cluster).u64(spec.group)
     write_replica_id(writer, spec.replica)
     content = writer.u64(first_index).bytes()
@@ -37,9 +38,11 @@ def write_head(disk: Disk, spec: ReplicaSpec, first_index: RaftIndex) -> None:
 
 
 def read_head(disk: Disk, spec: ReplicaSpec) -> RaftIndex | None:
-    """The entry with which the log begins; None when nothing was ever removed. `CorruptData` when
-    the file is damaged beyond its second copy, or another replica's; `FutureFormat` when a later
-    release wrote it."""
+    """The entry with which the log begins; None when nothing was ever removed.
+
+    `CorruptData` when both copies are damaged or the file is another replica's, `FutureFormat` when
+    a later release wrote it.
+    """
     path = f"{spec.path}/{HEAD_FILE}"
     if not disk.exists(path):
         path += AWAY_SUFFIX  # see `find_live_files`

@@ -1,8 +1,7 @@
 """Jobs on segments, run off the loop: verify, find exact places, read for followers, remove.
 
-What they return names places; what they find wrong they raise as `CorruptData`, naming file,
-position and reason: the replica is then reopened through recovery, which tells damage from a torn
-tail.
+Their results name places. They raise damage as `CorruptData`, naming file, position and reason. The
+replica is then reopened through recovery, which tells damage from a torn tail.
 """
 
 from array import array
@@ -57,7 +56,7 @@ REPLAYED_KINDS = (EntryKind.TERM_START, EntryKind.MARKER)
 
 
 class ScanOrder(NamedTuple):
-    """Walk from `start` to the point `after`, or to `stop` when there is none."""
+    """A walk from `start` to the point `after`, or to `stop` when there is none."""
 
     segment: SegmentRef
     start: WalkPlace
@@ -85,7 +84,7 @@ class IndexOrder(NamedTuple):
 
 
 class NewHead(NamedTuple):
-    """The log may begin behind `position`: so many of the oldest segments go."""
+    """The log may begin behind `position`, without its `segments` oldest segments."""
 
     position: InstallPosition
     segments: int
@@ -133,8 +132,10 @@ def verify_segment(disk: Disk, segment: SegmentRef) -> SegmentWalked:
 
 
 def _adopt_times(disk: Disk, segment: SegmentRef, index: SegmentIndex) -> None:
-    """Take the timestamps that were computed before the boot from the index file: to compute them
-    again costs far more than this walk. The file may be lost or damaged at any time."""
+    """Take the timestamps of the index file, which were computed before the boot.
+
+    Computing them again costs far more than this walk. The file may be lost or damaged at any time.
+    """
     path = index_name(segment.path)
     if not disk.exists(path):
         return
@@ -147,7 +148,7 @@ def _adopt_times(disk: Disk, segment: SegmentRef, index: SegmentIndex) -> None:
 
 
 def verify_segments(disk: Disk, walks: Sequence[tuple[SegmentRef, RaftIndex]]) -> None:
-    """Job: walk these segments, each up to what is written of it."""
+    """Job: walk these segments, each as far as it is written."""
     for segment, stop in walks:
         with opened(disk, segment.path) as file:
             walk = Walk(file, segment.start, segment.group, segment.path)
@@ -207,8 +208,11 @@ def scan_range(disk: Disk, order: ScanOrder) -> RangeScanned:
 
 
 def read_entries(disk: Disk, order: EntriesOrder) -> EntriesRead:
-    """Job: entries for a follower. The walk goes on behind the last of them to a place whose chain
-    was known before, so that all of them are vouched for."""
+    """Job: read entries for a follower.
+
+    The walk goes on behind the last of them to a place whose chain was known before, so that all of
+    them are vouched for.
+    """
     segment = order.segment
     known = {point.raft_index: point for point in order.checks}
     entries: list[Entry] = []
@@ -240,8 +244,10 @@ def read_entries(disk: Disk, order: EntriesOrder) -> EntriesRead:
 
 
 def check_end(walk: Walk, segment: SegmentRef, stop: RaftIndex) -> None:
-    """A walk up to `stop` came there, also where the file has fewer batches of as many bytes; at
-    the segment's end the chain is compared."""
+    """Check that a walk up to `stop` came there; at the segment's end also compare the chain.
+
+    The file may have as many bytes and fewer batches.
+    """
     if walk.fault is not None:
         return
     if stop == segment.end_index:
@@ -251,7 +257,7 @@ def check_end(walk: Walk, segment: SegmentRef, stop: RaftIndex) -> None:
 
 
 def agrees(walk: Walk, place: WalkPlace, check: Point) -> bool:
-    """Whether a place of the walk is the known one; the walk's fault says so when not."""
+    """Whether a place of the walk is the known one; if not, the walk's fault says so."""
     if (place.chain, place.position) == (check.chain, check.position):
         return True
     walk.fault = f"chain before {check.raft_index} is not the one the index knows"
@@ -259,9 +265,11 @@ def agrees(walk: Walk, place: WalkPlace, check: Point) -> bool:
 
 
 def replay_producers(disk: Disk, order: ReplayOrder) -> ProducerReplay:
-    """Job: the nearest producer snapshot at or below the end, and what follows it in the log. The
-    chain at the end of each segment vouches for what was read of it: nobody else may have looked
-    at a segment since the boot."""
+    """Job: the nearest producer snapshot at or below the end, and the batches behind it in the log.
+
+    The chain at the end of each segment vouches for the batches that were read: perhaps no earlier
+    job has verified the segment since the boot.
+    """
     head = order.segments[0].start.raft_index if order.segments else order.stop
     found = newest_snapshot(disk, order.spec, RaftIndex(order.stop - 1), order.terms)
     before, snapshot = (head, None) if found is None else (found[0].raft_index + 1, found[1])
@@ -288,7 +296,7 @@ def replay_producers(disk: Disk, order: ReplayOrder) -> ProducerReplay:
 
 
 def replay_items(batch: WalkedBatch) -> list[ReplayItem]:
-    """The batch as producer state sees it: nothing, or one item."""
+    """The items of a batch for the producer state: none or one."""
     if batch.control is not None:
         if batch.control.kind not in REPLAYED_KINDS:
             return []
@@ -307,7 +315,7 @@ def _unwritten_items(index: RaftIndex, batch: Buffer, on: str) -> list[ReplayIte
 
 
 def remove_files(disk: Disk, paths: Sequence[str]) -> None:
-    """Job: remove files with what lies beside them; missing ones are fine."""
+    """Job: remove files and the index files beside them; missing ones are fine."""
     directories: dict[str, None] = {}
     for path in paths:
         removed = remove_if_there(disk, path)
@@ -319,14 +327,17 @@ def remove_files(disk: Disk, paths: Sequence[str]) -> None:
 
 
 def remove_segments(disk: Disk, order: RemovalOrder) -> SegmentsRemoved:
-    """Job: the log begins behind the first head of the order whose state can be read, whole and of
-    this log, for a boot goes on from there; the segments before it go.
+    """Job: begin the log behind a head of the order, and remove the segments before it.
 
-    The name of that state is made durable once more, for the sync that should have made it so may
-    have failed. Then what begins the log is written down, for a boot could not tell a removed
-    segment from a lost one. A full disk has no room even for that: the index files of what goes,
-    which a boot can do without, make some. Raises what is wrong with the last head, and removes
-    nothing, when no head will do.
+    1. It takes the first head whose state can be read, whole and of this log: a boot goes on from
+       there.
+    2. The name of that state is made durable once more, since the sync that should have done it may
+       have failed.
+    3. The beginning of the log is written down: a boot could not tell a removed segment from a lost
+       one. A full disk has no room even for that. Then the index files of the removed segments,
+       which a boot can do without, make room.
+
+    Raises what is wrong with the last head, and removes nothing, when no head will do.
     """
     spec = order.spec
     head = _readable_head(disk, order)
@@ -376,12 +387,14 @@ def _check_state(disk: Disk, spec: ReplicaSpec, position: InstallPosition) -> No
 
 
 def report(disk: Disk, walk: Walk) -> None:
-    """Turn the fault of a walk, if there is one, into the error it is. The index file vouches for
-    that segment no longer, so that the recovery that follows walks it; its points stay, for they
-    show how far it is whole."""
+    """Raise the fault of a walk as an error, if there is one.
+
+    The index file vouches for that segment no longer, so that the next recovery walks it. Its
+    points stay: they show how far the segment is whole.
+    """
     if walk.fault is None:
         return
-    # Whatever becomes of the cache, the fault is told.
+    # Whatever happens to the index file, which is a cache, the fault is raised.
     with suppress(DiskError):
         distrust_index(disk, walk.on)
     place = walk.place
@@ -393,7 +406,7 @@ def report(disk: Disk, walk: Walk) -> None:
 
 
 def distrust_index(disk: Disk, segment_path: str) -> None:
-    """Job: the segment's index file vouches for it no longer, so that the next boot walks it."""
+    """Job: let the segment's index file no longer vouch for it: the next boot walks it."""
     path = index_name(segment_path)
     if not disk.exists(path):
         return
@@ -401,5 +414,5 @@ def distrust_index(disk: Disk, segment_path: str) -> None:
     try:
         stored = read_index_file(read_whole(disk, path, INDEX_FILE_BYTES_MAX), 1, path)
         write_whole(disk, path, write_index_file(stored._replace(end=NOWHERE)))
-    except (CorruptData, DiskError):  # a full disk removes, though it does not write
+    except (CorruptData, DiskError):  # a full disk can remove, though it cannot write
         remove_if_there(disk, path)

@@ -1,4 +1,4 @@
-"""Which of a replica's segment files are live, from their names and headers alone."""
+"""Tells which of a replica's segment files are live, from their names and headers alone."""
 
 from typing import NamedTuple
 
@@ -14,8 +14,11 @@ from raftlog.storage.segments.segment_header import SegmentHeader, read_segment_
 
 
 class LiveFile(NamedTuple):
-    """A segment file. Void are its entries from `stop` on (None: to its end), and those of a term
-    above `term_max`, the one before what a younger file holds: terms never fall along a log."""
+    """A segment file.
+
+    Its entries from `stop` on (None: to its end) are void. So are those of a term above `term_max`,
+    the term before a younger file's first entry: terms never fall along a log.
+    """
 
     path: str
     header: SegmentHeader
@@ -24,13 +27,13 @@ class LiveFile(NamedTuple):
 
 
 class LiveFiles(NamedTuple):
-    """What the names and headers say.
+    """The result of reading all names and headers.
 
     `live`: oldest first. `void`: paths of files of which nothing counts any more. `beyond`: whole
     files behind one whose header cannot be read; they only show how far the log once went.
     `unreadable`: why the last live file's end cannot be continued, None when nothing is wrong.
     `head`: the first entry since retention removed something. `paths`: of all segment files.
-    `repair`: what the youngest live file's header says that the replica once held.
+    `repair`: the place that the replica once held, as the youngest live file's header says.
     """
 
     live: list[LiveFile]
@@ -43,8 +46,11 @@ class LiveFiles(NamedTuple):
     repair: tuple[RaftIndex, Term] | None = None
 
     def vouch_for(self, mark: Mark | None) -> bool:
-        """Whether the commit hint of the mark speaks of these entries. A file that cannot be read,
-        or that is not there though the mark was made in it, may have replaced some of them."""
+        """Whether the commit hint of the mark speaks of these entries.
+
+        It may not when a file cannot be read, or when the file of the mark is missing: such a file
+        may have replaced some of them.
+        """
         if mark is None or self.unreadable is not None:
             return False
         return any(file.header.file_sequence == mark.file_sequence for file in self.live)
@@ -59,9 +65,9 @@ class _Named(NamedTuple):
 def find_live_files(disk: Disk, spec: ReplicaSpec) -> LiveFiles:
     """Read all headers, youngest file first.
 
-    A file gets its name only after its header is synced, so a header that cannot be read is damage,
-    never an unfinished creation: everything from the index in its name on is then unknown, and
-    older files count only below that. Raises `FutureFormat` when one, or the head file, needs a
+    A file gets its name only after its header is synced. So a header that cannot be read is damage,
+    never an unfinished creation. Everything from the index in its name on is then unknown, and
+    older files count only below that. Raises `FutureFormat` when a file, or the head file, needs a
     newer reader, `CorruptData` when the head file is damaged.
     """
     live: list[LiveFile] = []
@@ -75,7 +81,7 @@ def find_live_files(disk: Disk, spec: ReplicaSpec) -> LiveFiles:
     named = _named_files(disk, spec.path)
     for name in reversed(named):
         # A file that replaced one with the reset flag carries the flag itself. A removal that was
-        # cut short is carried on: what lies before the recorded head is void.
+        # cut short is continued: entries before the recorded head are void.
         covered = reset or (stop is not None and name.first_index >= stop)
         if covered or (head is not None and name.first_index < head):
             void.append(name.path)
@@ -88,7 +94,7 @@ def find_live_files(disk: Disk, spec: ReplicaSpec) -> LiveFiles:
             unreadable = str(damage)
         else:
             if term_max is not None and header.term_before > term_max:
-                # The file between, which replaced what this one holds, is lost.
+                # The file between, which replaced the entries of this one, is lost.
                 probe("file-of-void-terms")
                 void.append(name.path)
                 continue
@@ -102,8 +108,11 @@ def find_live_files(disk: Disk, spec: ReplicaSpec) -> LiveFiles:
 
 
 def _named_files(disk: Disk, path: str) -> list[_Named]:
-    """All segment files by file sequence. One that is away while it is given its name again counts
-    as what it was: who reads beside a broker sees such files, a boot has put them back."""
+    """All segment files by file sequence.
+
+    A file that is being given its name again counts under its own name. A reader beside a broker
+    may see such a file; a boot has put the name back.
+    """
     found = []
     names = disk.list(path)
     for name in names:

@@ -1,11 +1,11 @@
-"""Jobs that look again at segments that take no more entries, while the broker runs.
+"""Jobs that verify segments again that take no more entries, while the broker runs.
 
 Bytes that were good when they were written, or when a boot walked them, may rot later. A scrub
 walks a closed segment in stretches: each job reads about SCRUB_JOB_BYTES and hands on where it
-stopped, with the chain so far. The chain must arrive at the points of the sparse index that lie on
-the way, and at the end of the segment at the value that the next segment's header begins with.
+stopped, with the chain so far. The chain must match the points of the sparse index on the way. At
+the end of the segment it must be the value with which the next segment's header begins.
 
-`measure_damage` says how far a damaged segment is whole, for a replica that nobody can repair.
+`measure_damage` says how far a damaged segment is whole, for a replica that no other can repair.
 """
 
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from raftlog.storage.segments.walk import Walk, WalkPlace
 
 
 class StretchOrder(NamedTuple):
-    """Walk about `bytes_max` from `start` on; `checks` are points whose chains are known."""
+    """An order to walk about `bytes_max` from `start` on; `checks` are points with known chains."""
 
     segment: SegmentRef
     start: WalkPlace
@@ -32,15 +32,17 @@ class StretchOrder(NamedTuple):
 
 
 class StretchSound(NamedTuple):
-    """So many bytes are what was written. `place` is where the next stretch begins; None at the end
-    of the segment."""
+    """So many bytes are as they were written.
+
+    `place` is where the next stretch begins; None at the end of the segment.
+    """
 
     byte_count: int
     place: WalkPlace | None
 
 
 def scrub_stretch(disk: Disk, order: StretchOrder) -> StretchSound:
-    """Job: the next stretch of a closed segment; `CorruptData` when it is not what was written."""
+    """Job: verify the next stretch of a closed segment; `CorruptData` when it is damaged."""
     segment, start = order.segment, order.start
     known = {point.raft_index: point for point in order.checks}
     with opened(disk, segment.path) as file:
@@ -61,8 +63,10 @@ def scrub_stretch(disk: Disk, order: StretchOrder) -> StretchSound:
 
 
 def measure_damage(disk: Disk, segment: SegmentRef) -> SegmentDamaged | SegmentWalked:
-    """Job: walk a segment in which damage was met; how far it is whole, or that it is. Behind the
-    last place whose chain is known from elsewhere nothing counts as whole."""
+    """Job: walk a segment in which damage was met; tells how far it is whole, or that it is.
+
+    Only batches up to the last place whose chain is known from elsewhere count as whole.
+    """
     known = {point.raft_index: point for point in _points(disk, segment)}
     index = SegmentIndex(segment.interval_bytes)
     agreed = segment.start
@@ -86,7 +90,7 @@ def measure_damage(disk: Disk, segment: SegmentRef) -> SegmentDamaged | SegmentW
 
 
 def _points(disk: Disk, segment: SegmentRef) -> list[Point]:
-    """What the segment's index file tells of places within it; nothing when it is no help."""
+    """The points that the segment's index file tells; none when the file is missing or damaged."""
     path = index_name(segment.path)
     if not disk.exists(path):
         return []

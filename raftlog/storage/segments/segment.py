@@ -1,7 +1,7 @@
 """One segment as memory knows it, and the reference by which jobs find it.
 
-Entries `header.first_index` up to `end_index` (exclusive) of the file are the log's; what the file
-holds beyond that is void: a truncation began a newer file there. An index that is None has not been
+Entries `header.first_index` up to `end_index` (exclusive) of the file are the log's. Later entries
+of the file are void: a truncation began a newer file there. An index that is None has not been
 loaded since the boot, and nothing of such a segment is served before a job has walked it.
 """
 
@@ -22,7 +22,7 @@ from raftlog.storage.segments.walk import WalkPlace, segment_start
 
 
 class SegmentRef(NamedTuple):
-    """What a job needs to walk a segment and to know whether it arrived where it should."""
+    """The facts by which a job walks a segment and checks that it arrived at the end."""
 
     directory: DirectoryId
     path: str
@@ -36,9 +36,11 @@ class SegmentRef(NamedTuple):
 
 
 class TimesSeen(NamedTuple):
-    """How much of a segment a job has read for its timestamps, from its beginning on: the first
-    `stretches` of its index wholly, and all records below the offset `until`. `largest` (ms) is the
-    largest timestamp among them, computed from the records."""
+    """The part of a segment that jobs have read for its timestamps, from its beginning on.
+
+    These are the first `stretches` of its index wholly, and all records below the offset `until`.
+    `largest` (ms) is the largest timestamp among them, computed from the records.
+    """
 
     stretches: int
     until: Offset
@@ -46,14 +48,14 @@ class TimesSeen(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """What is wrong with a segment that could not be repaired: it is whole up to `place`."""
+    """The fault of a segment that could not be repaired: it is whole up to `place`."""
 
     place: WalkPlace
     why: str
 
 
 class Gap(NamedTuple):
-    """Records of the offsets from `first` up to `until` (exclusive) cannot be read here."""
+    """Offsets from `first` up to `until` (exclusive) whose records this replica cannot read."""
 
     first: Offset
     until: Offset
@@ -67,14 +69,16 @@ NOTHING_SEEN: Final = TimesSeen(0, Offset(0), NO_TIMESTAMP)
 @final
 @attrs.define(eq=False)
 class Segment:
-    """`end_*`: the place after the last entry; they move with appends and back with a truncation.
+    """A segment of the log. `end_*`: the place after its last entry.
+
+    These ends move with appends, and back with a truncation.
 
     `end_position` is None when only the index of the end is known (a cut of a segment that was not
     loaded). `index` and `verified` change when a job has walked the file.
 
     `largest_timestamp` (ms) is that of all records of a segment that takes no more entries. This
-    broker computed it from the records, for no header is believed; None while it is not known.
-    `seen` is what was read toward it, also while the segment still grows.
+    broker computed it from the records, since no header is believed; None while it is not known.
+    `seen` is the part that was read for it, also while the segment still grows.
 
     `damage` stays while no other replica can repair the segment: behind its place nothing is read,
     and jobs take the segment as if it ended there.
@@ -105,15 +109,17 @@ class Segment:
 
     @property
     def largest_now(self) -> int | None:
-        """The largest timestamp (ms) of all records that the segment holds now, whether or not it
-        still grows; None while some of them were not read."""
+        """The largest timestamp (ms) of all records in the segment now, whether or not it grows.
+
+        None while some of them were not read.
+        """
         if self.largest_timestamp is not None:
             return self.largest_timestamp
         return self.seen.largest if self.seen.until == self.end.next_offset else None
 
     @property
     def size_hint(self) -> int:
-        """Log bytes in the segment, 0 when not known."""
+        """The log bytes in the segment; 0 when their number is not known."""
         return self.end_position or 0
 
     def start(self) -> WalkPlace:
@@ -124,7 +130,7 @@ class Segment:
         )
 
     def reference(self, directory: DirectoryId, interval_bytes: int) -> SegmentRef:
-        """The segment as it is now, for a job: of a damaged one the part that is whole."""
+        """The segment as it is now, for a job; of a damaged segment only the whole part."""
         index, offset, chain = self.end_index, self.end.next_offset, self.end.chain
         if self.damage is not None:
             place = self.damage.place
@@ -142,19 +148,19 @@ class Segment:
         )
 
     def cut(self, end: LogEnd, end_position: int | None) -> None:
-        """The entries after `end` are void from now on."""
+        """Make the entries after `end` void."""
         self.end = end
         self.end_position = end_position
         self.largest_timestamp = None
         self.seen = NOTHING_SEEN
         if self.damage is not None and self.damage.place.raft_index > end.raft_index:
-            self.damage = None  # only what is void now is damaged
+            self.damage = None  # all of the damage is void now
         if self.index is not None:
             self.index.cut(RaftIndex(end.raft_index + 1))
 
 
 def gaps_in(segments: Sequence[Segment]) -> tuple[Gap, ...]:
-    """Where records cannot be read, ascending."""
+    """The gaps of all segments, ascending: offsets whose records cannot be read."""
     return tuple(
         Gap(each.damage.place.offset, each.end.next_offset, each.path, each.damage.why)
         for each in segments
@@ -168,8 +174,11 @@ def gap_at(gaps: Sequence[Gap], offset: int) -> Gap | None:
 
 
 def empties(entry: Entry, on: str) -> bool:
-    """Whether a log-start marker lets all records before it go. It begins a new segment on every
-    replica, so that what lies below can be removed although nothing else may ever be appended."""
+    """Whether a log-start marker lets all records before it go.
+
+    Such a marker begins a new segment on every replica. So everything below it can be removed
+    although no other entry may ever be appended.
+    """
     control = parse_control_entry(entry.batch, CorruptData, on)
     return read_log_start(control.body) >= entry.base_offset
 
@@ -185,7 +194,7 @@ def before_header(header: SegmentHeader) -> LogEnd:
 
 
 def position_before(header: SegmentHeader) -> InstallPosition:
-    """The same, as an install or a snapshot names it."""
+    """The same place as `before_header`, as an install or a snapshot names it."""
     return InstallPosition(
         raft_index=RaftIndex(header.first_index - 1),
         term=header.term_before,

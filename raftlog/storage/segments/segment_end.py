@@ -1,4 +1,4 @@
-"""How far one file of a log is whole, and what is known of one that is not."""
+"""How far one file of a log is whole, and the known facts about a damaged one."""
 
 from typing import NamedTuple
 
@@ -17,13 +17,16 @@ class Checkpoint(NamedTuple):
     position: int | None
     what: str
     binds: bool = True
-    """A place that an index file tells may be of an earlier life of the file, whose tail was lost:
-    that it agrees is a proof, that it does not is none."""
+    """Whether disagreement proves damage. It does not for a place from an index file, which may be
+    of an earlier life of the file, whose tail was lost."""
 
 
 class SegmentEnd(NamedTuple):
-    """How far a file is whole. `agreed` is the last place whose chain was known from elsewhere: of
-    a damaged file nothing behind it counts, for batches that look right may be another's."""
+    """How far a file is whole.
+
+    `agreed` is the last place whose chain was known from elsewhere. In a damaged file nothing
+    behind it counts, since batches that look right may be another partition's.
+    """
 
     place: WalkPlace
     agreed: WalkPlace
@@ -35,7 +38,7 @@ class SegmentEnd(NamedTuple):
 
 
 class KeptGap(NamedTuple):
-    """A damaged segment that is kept, and what its end is known to be."""
+    """A damaged segment that is kept, and the known facts about its end."""
 
     segment: Segment
     terms: list[TermRow]
@@ -44,8 +47,10 @@ class KeptGap(NamedTuple):
 
 
 def kept_gap(file: LiveFile, following: LiveFile, index: SegmentIndex, end: SegmentEnd) -> KeptGap:
-    """A damaged file as a gap: the header of the next one says what was in force at its end. Where
-    in the gap a later term began is lost with it."""
+    """A damaged file as a gap: the header of the next one says what was in force at its end.
+
+    If a later term began inside the gap, its first entry is not known.
+    """
     header, place = following.header, end.place
     index.cut(place.raft_index)
     terms = list(index.terms)

@@ -1,4 +1,4 @@
-"""The first 4 KiB of a segment file: what a boot needs to know before it reads a single batch.
+"""The first 4 KiB of a segment file: everything that a boot needs before it reads a batch.
 
 Two equal copies of 2,048 bytes, so that one bad sector of 512 bytes or 2 KiB cannot take both. A
 copy is (big-endian):
@@ -14,7 +14,7 @@ copy is (big-endian):
     120  membership index u64         128  membership: a u32 length and that many bytes
     ...  zeros                       2044  CRC-32C of bytes 0 to 2043, u32
 
-"Before" means of the entry at first raft index - 1. The term in force is that of the entry for
+"Before" refers to the entry at first raft index - 1. The term in force is that of the entry for
 which the file was begun. Unknown flags, a reserved byte that is not zero, or a higher minimum
 reader version are refused, never skipped.
 """
@@ -39,10 +39,10 @@ from raftlog.base.limits import SEGMENT_HEADER_BYTES
 MAGIC: Final = b"raftlog\x00"
 VERSION: Final = 1
 FLAG_RESET: Final = 1
-"""The file begins the log anew (an install): all older files are void, not only above it."""
+"""The file begins a new log (an install): all older files are void, not only above it."""
 FLAG_REPAIR: Final = 2
-"""The file follows damage: until the log passes (repair index, repair term), the replica once held
-more than it now does."""
+"""The file follows damage: the replica once held more, up to (repair index, repair term). That ends
+when its log passes that place."""
 
 _COPY_BYTES: Final = SEGMENT_HEADER_BYTES // 2
 _CRC_AT: Final = _COPY_BYTES - 4
@@ -53,7 +53,7 @@ _MEMBERSHIP_BYTES_MAX: Final = _CRC_AT - 132
 @final
 @attrs.frozen(kw_only=True)
 class SegmentHeader:
-    """What the header says; `term_before` and `chain_before` are those of `first_index - 1`."""
+    """The fields of the header; `term_before` and `chain_before` are those of `first_index - 1`."""
 
     cluster: ClusterId
     group: GroupId
@@ -72,7 +72,7 @@ class SegmentHeader:
 
 
 def write_segment_header(header: SegmentHeader) -> bytes:
-    """The 4 KiB."""
+    """The 4 KiB of a header."""
     flags = (FLAG_RESET if header.reset else 0) | (FLAG_REPAIR if header.repair else 0)
     repair_index, repair_term = header.repair or (0, 0)
     membership = Writer()
@@ -94,8 +94,8 @@ def write_segment_header(header: SegmentHeader) -> bytes:
 def read_segment_header(data: Buffer, on: str) -> SegmentHeader:
     """The header from a file's first 4 KiB: the first copy that is whole.
 
-    Raises `CorruptData` when none is (or when two whole copies differ), `FutureFormat` when the
-    file asks for a newer reader.
+    Raises `CorruptData` when no copy is whole (or when two whole copies differ), `FutureFormat`
+    when the file asks for a newer reader.
     """
     if len(data) < SEGMENT_HEADER_BYTES:
         raise CorruptData(f"segment file has {len(data)} bytes, its header has 4096", on=on)
@@ -110,7 +110,7 @@ def read_segment_header(data: Buffer, on: str) -> SegmentHeader:
 
 
 def header_needs_repair(data: Buffer) -> bool:
-    """Whether one of the two copies is damaged (the scrubber says so before the other goes too)."""
+    """Whether one of the two copies is damaged (the scrubber reports that before both are)."""
     view = memoryview(data)
     return not (_is_whole(view[:_COPY_BYTES]) and _is_whole(view[_COPY_BYTES:SEGMENT_HEADER_BYTES]))
 

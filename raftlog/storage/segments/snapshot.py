@@ -1,8 +1,9 @@
-"""State before one raft index, in a file: producer state of a partition, or group 0's image.
+"""Files with the state before one raft index: producer state of a partition, or group 0's image.
 
 The head's snapshot is data: without it an idempotent retry would be taken for a new batch. The
 others shorten a replay. A file is written whole under another name, synced, renamed, and its
-directory synced, so what has the final name and fails its digest is damage. Layout (big-endian):
+directory synced. So a file under the final name that fails its digest is damage. Layout
+(big-endian):
 
       0  magic "rlstate\\0"        8  format version u16 = 1     10  minimum reader version u16
      12  cluster id, 16 bytes     28  group u64                 36  replica id, 20 bytes
@@ -41,8 +42,10 @@ _DIGEST_BYTES: Final = 32
 def snapshot_bytes(
     spec: ReplicaSpec, position: InstallPosition, body: Buffer, *, judged: bool = False
 ) -> bytes:
-    """The file's bytes. Raises what `ReplicaSpec.check_state` says of the body, unless that was
-    `judged` already."""
+    """The file's bytes.
+
+    Raises what `ReplicaSpec.check_state` raises for the body, unless that was `judged` already.
+    """
     if not judged:
         spec.check_state(spec.group, RaftIndex(position.raft_index + 1), body)
     assert len(body) <= SNAPSHOT_BYTES_MAX, len(body)
@@ -58,8 +61,11 @@ def snapshot_bytes(
 
 
 def parse_snapshot(spec: ReplicaSpec, data: Buffer, on: str) -> tuple[InstallPosition, bytes]:
-    """Position and body. Raises `CorruptData` when the bytes are not whole or not this replica's,
-    or the body is no state, `FutureFormat` when file or body need a newer reader."""
+    """Position and body of a snapshot.
+
+    Raises `CorruptData` when the bytes are not whole or not this replica's, or the body is no
+    state, and `FutureFormat` when file or body need a newer reader.
+    """
     view = memoryview(data)
     content = view[:-_DIGEST_BYTES]
     if len(view) < _DIGEST_BYTES or _digest(content) != view[-_DIGEST_BYTES:]:
@@ -103,16 +109,20 @@ def write_snapshot(disk: Disk, spec: ReplicaSpec, position: InstallPosition, bod
 def write_made_snapshot(
     disk: Disk, spec: ReplicaSpec, position: InstallPosition, make: Callable[[], Buffer]
 ) -> None:
-    """Job: the same of a body that is made here, off the loop; `make` gives the same bytes whenever
-    it is called."""
+    """Job: write a snapshot whose body is made here, off the loop.
+
+    `make` gives the same bytes whenever it is called.
+    """
     write_snapshot(disk, spec, position, make())
 
 
 def read_snapshot(
     disk: Disk, spec: ReplicaSpec, before: RaftIndex
 ) -> tuple[InstallPosition, bytes]:
-    """The state before that entry, from its file. Raises as `parse_snapshot` does, and
-    `CorruptData` when there is none."""
+    """The state before that entry, from its file.
+
+    Raises as `parse_snapshot` does, and `CorruptData` when there is no file.
+    """
     path = f"{spec.path}/{snapshot_name(before)}"
     if not disk.exists(path):
         raise CorruptData(f"the state before entry {before} is not there", on=path)
@@ -125,13 +135,14 @@ def read_snapshot(
 def newest_snapshot(
     disk: Disk, spec: ReplicaSpec, at_or_below: RaftIndex, terms: TermTable | None = None
 ) -> tuple[InstallPosition, bytes] | None:
-    """Job: the whole snapshot with the highest raft index that is at most `at_or_below`; with
-    `terms`, of those whose entry is in that log: equal index and term mean an equal log up to there
-    (Raft 5.3). A snapshot says what is committed, and may be older on the disk than the log is: at
-    a crash that log may still end in entries that were never committed.
+    """Job: the whole snapshot with the highest raft index that is at most `at_or_below`.
 
-    A damaged one is passed over, too: an older one and the entries after it say the same. One of a
-    later release is `FutureFormat`: what it says is not known to be superfluous.
+    With `terms`, only snapshots whose entry is in that log count: equal index and term mean an
+    equal log up to there (Raft 5.3). A snapshot holds committed entries, and the log on the disk
+    may be newer: at a crash it may still end in entries that were never committed.
+
+    A damaged snapshot is skipped: an older one and the entries after it give the same state. One of
+    a later release is `FutureFormat`: it may hold more than these.
     """
     for before in sorted(snapshots_of(disk, spec.path), reverse=True):
         if before - 1 > at_or_below:
@@ -148,7 +159,7 @@ def newest_snapshot(
 
 
 def snapshots_of(disk: Disk, path: str) -> list[RaftIndex]:
-    """The indexes that a replica has snapshot files before, ascending; whole or not."""
+    """The indexes that a replica has snapshot files before, ascending, whole or not."""
     found = (parse_snapshot_name(name) for name in disk.list(path))
     return sorted(before for before in found if before is not None)
 

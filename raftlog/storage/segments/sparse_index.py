@@ -1,5 +1,4 @@
-"""The sparse index of one segment: exact places every so many bytes, and the few things worth
-listing.
+"""The sparse index of one segment: exact places at intervals, terms, and Raft's own entries.
 
 A point is the place before a batch: its raft index, base offset, file position, and the chain
 before it. The chain makes each stretch between two points checkable by itself. Beside the points
@@ -7,8 +6,8 @@ lie the segment's terms and Raft's own entries.
 
 Points divide a segment into stretches: number 0 ends at the first point, the last one at the
 segment's end. A stretch has the largest timestamp of its records, or NOT_KNOWN. A job computes it
-from the records when it is first asked for (`raftlog.storage.segments.time_jobs`); no header is
-believed.
+from the records when a client first asks for it (`raftlog.storage.segments.time_jobs`); no header
+is believed.
 
 In a file it can be deleted: it is rebuilt by walking the segment. Layout (big-endian):
 
@@ -44,9 +43,9 @@ from raftlog.base.limits import (
 MAGIC: Final = b"rlindex\x00"
 VERSION: Final = 2
 _VERSION_OF_CLAIMS: Final = 1
-"""Its timestamps came from headers."""
+"""The version of index files whose timestamps came from headers."""
 NOT_KNOWN: Final = -2
-"""Instead of the largest timestamp of a stretch: it has not been computed."""
+"""The value of a stretch whose largest timestamp has not been computed."""
 
 
 class Point(NamedTuple):
@@ -68,7 +67,7 @@ class TermRow(NamedTuple):
 
 
 class ControlRow(NamedTuple):
-    """One of Raft's own entries in this segment; no client is sent its bytes."""
+    """One of Raft's own entries in this segment; no client gets its bytes."""
 
     raft_index: RaftIndex
     position: int
@@ -79,7 +78,7 @@ class ControlRow(NamedTuple):
 
 @final
 class SegmentIndex:
-    """Grows with the segment; arrays of integers, 40 bytes a point."""
+    """Grows with the segment; it consists of arrays of integers, 40 bytes a point."""
 
     __slots__ = (
         "_chains",
@@ -117,7 +116,7 @@ class SegmentIndex:
         self._timestamps.append(point.timestamp)
 
     def note(self, entry: Entry, position: int, chain_before: Chain) -> None:
-        """Take an entry that lies at `position` into account; its term row is the caller's."""
+        """Take in an entry that lies at `position`; the caller adds its term row."""
         positions = self._positions
         last = positions[-1] if positions else SEGMENT_HEADER_BYTES
         index, offset = entry.raft_index, entry.base_offset
@@ -141,7 +140,7 @@ class SegmentIndex:
         return [self.point(ordinal) for ordinal in range(len(self))]
 
     def copy(self) -> "SegmentIndex":
-        """The same points and rows, for a job: this one may be cut meanwhile."""
+        """An index with the same points and rows, for a job: this one may be cut meanwhile."""
         made = SegmentIndex(self._interval)
         made._indexes, made._offsets = self._indexes[:], self._offsets[:]
         made._positions, made._chains = self._positions[:], self._chains[:]
@@ -180,7 +179,7 @@ class SegmentIndex:
         return bisect_right(self._offsets, offset)
 
     def stretches_before(self, index: RaftIndex) -> int:
-        """How many stretches end at a point, before the entry `index` or earlier."""
+        """The number of stretches that end at a point before the entry `index` or at it."""
         return bisect_right(self._indexes, index)
 
     def end_of(self, stretch: int, segment_end: RaftIndex) -> RaftIndex:
@@ -192,8 +191,10 @@ class SegmentIndex:
         return self._timestamps[stretch] if stretch < len(self) else self.tail
 
     def next_candidate(self, first: int, stop: int, timestamp_ms: int) -> int:
-        """The first stretch from `first` on, before `stop`, that may hold this timestamp or a later
-        one; `stop` when there is none."""
+        """The first stretch from `first` to before `stop` that may hold this timestamp or a later.
+
+        `stop` when there is none.
+        """
         for number in range(first, stop):
             largest = self.largest_of(number)
             if largest >= timestamp_ms or largest == NOT_KNOWN:
@@ -201,7 +202,7 @@ class SegmentIndex:
         return stop
 
     def next_unknown(self, first: int, stop: int) -> int:
-        """The first stretch from `first` on, before `stop`, that is not known, or `stop`."""
+        """The first stretch from `first` to before `stop` that was not computed, or `stop`."""
         try:
             return self._timestamps.index(NOT_KNOWN, first, stop)
         except ValueError:
@@ -212,20 +213,24 @@ class SegmentIndex:
         return max(self._timestamps[first:stop], default=NOT_KNOWN)
 
     def largest(self) -> int | None:
-        """The largest timestamp of a segment that takes no more entries; None until each of its
-        stretches is known."""
+        """The largest timestamp of a segment that takes no more entries.
+
+        None until each of its stretches is known.
+        """
         if self.tail == NOT_KNOWN or NOT_KNOWN in self._timestamps:
             return None
         return max(self.tail, max(self._timestamps, default=self.tail))
 
     def learn_largest(self, stretch: int, end: RaftIndex, timestamp: int) -> None:
-        """A stretch that ended at the point before entry `end` was computed. One that ends
-        elsewhere by now (a truncation cut it) is another one."""
+        """Keep the largest timestamp of a stretch that ended at the point before entry `end`.
+
+        A stretch that ends elsewhere by now (a truncation cut it) is another one.
+        """
         if stretch < len(self) and self._indexes[stretch] == end:
             self._timestamps[stretch] = timestamp
 
     def adopt_largest(self, other: "SegmentIndex") -> None:
-        """Take over what another index of the same segment knows, where it has the same points."""
+        """Take over timestamps of another index of the segment, where both have the same points."""
         if other._indexes == self._indexes and other._chains == self._chains:
             self._timestamps, self.tail = other._timestamps[:], other.tail
 
@@ -249,7 +254,7 @@ class SegmentIndex:
 
 
 class IndexFile(NamedTuple):
-    """What an index file says of its segment."""
+    """The content of an index file, about its segment."""
 
     group: GroupId
     file_sequence: int
@@ -258,19 +263,18 @@ class IndexFile(NamedTuple):
     sparse: SegmentIndex
 
     def joins(self, before: Term, last: Term) -> bool:
-        """Whether its terms rise from `before`, of the entry before the segment, to `last`, of its
-        last one."""
+        """Whether its terms lead from `before`, of the entry before the segment, to `last`."""
         terms = [before, *(row.term for row in self.sparse.terms)]
         return terms[-1] == last and all(one < two for one, two in pairwise(terms))
 
 
 NOWHERE: Final = Point(RaftIndex(0), Offset(0), 0, Chain(0), NOT_KNOWN)
-"""The end that an index file tells which vouches for its segment no longer: its points stay, for
-they show how far that is whole."""
+"""The end in an index file that vouches for its segment no longer. Its points stay, for they show
+how far the segment is whole."""
 
 
 def write_index_file(file: IndexFile) -> bytes:
-    """The file's bytes; `file.end` is the place after the segment's last entry."""
+    """The bytes of an index file; `file.end` is the place after the segment's last entry."""
     writer = Writer().raw(MAGIC).u16(VERSION).u16(0)
     writer.u64(file.group).u64(file.file_sequence).u64(file.first_index)
     _write_point(writer, file.end)
@@ -287,8 +291,11 @@ def write_index_file(file: IndexFile) -> bytes:
 
 
 def read_index_file(data: Buffer, interval_bytes: int, on: str) -> IndexFile:
-    """The reverse. Raises `CorruptData` for anything doubtful: the file is then rebuilt. What it
-    gives is an index that some segment could have: rows ascend and lie within it."""
+    """The index file in these bytes.
+
+    Raises `CorruptData` for anything doubtful: the file is then rebuilt. The result is an index
+    that some segment could have: rows ascend and lie within it.
+    """
     view = memoryview(data)
     if len(view) < len(MAGIC) + 4 or crc32c(view[:-4]) != int.from_bytes(view[-4:], "big"):
         raise CorruptData("index file fails its checksum", on=on)
@@ -317,8 +324,10 @@ def read_index_file(data: Buffer, interval_bytes: int, on: str) -> IndexFile:
 
 
 def _impossible(file: IndexFile) -> str | None:
-    """What no segment has; None when there is nothing. A checksum vouches for whoever wrote it:
-    where these rows lead, a boot reads."""
+    """The reason why no segment can have this index; None when one can.
+
+    A checksum also vouches for a forged file, and a boot reads where these rows lead.
+    """
     start = Point(file.first_index, Offset(0), SEGMENT_HEADER_BYTES, Chain(0), NOT_KNOWN)
     known = file.end != NOWHERE
     points = [start, *file.sparse.points(), *([file.end] if known else ())]
@@ -329,7 +338,10 @@ def _impossible(file: IndexFile) -> str | None:
 
 
 def _in_order(one: Point, two: Point) -> bool:
-    """The end may be a point; entries of Raft's own take no offset."""
+    """Whether two points may follow each other.
+
+    The end may be a point; Raft's entries take no offset.
+    """
     return (
         one.raft_index <= two.raft_index
         and one.offset <= two.offset

@@ -1,8 +1,8 @@
-"""Where each term begins in a log: raft index and offset. Small, rebuilt from the log at any time.
+"""Keeps where each term begins in a log: raft index and offset. It is rebuilt from the log.
 
-It answers `term_at` for every index without the disk, gives Raft its conflict hints, and answers
-Kafka's OffsetForLeaderEpoch (KIP-101, KIP-279): the largest epoch known that is at most the one
-asked, and where that epoch ends.
+It answers `term_at` for every index without the disk, and gives Raft its conflict hints. It answers
+Kafka's OffsetForLeaderEpoch (KIP-101, KIP-279) with the largest known epoch that is at most the
+asked one, and with the offset where that epoch ends.
 """
 
 from bisect import bisect_right
@@ -13,8 +13,11 @@ from raftlog.base.ids import Offset, RaftIndex, Term
 
 @final
 class TermTable:
-    """Ascending (term, first index, first offset); the first row is the term before the log's first
-    entry, whose own beginning is unknown and given as the place before that entry."""
+    """Ascending rows of (term, first index, first offset).
+
+    The first row is the term before the log's first entry. Its own beginning is unknown and given
+    as the place before that entry.
+    """
 
     __slots__ = ("_indexes", "_offsets", "_terms")
 
@@ -42,7 +45,7 @@ class TermTable:
         return self._terms[-1]
 
     def begin(self, term: Term, index: RaftIndex, offset: Offset) -> None:
-        """A term higher than all before begins with the entry at `index`."""
+        """Add a term higher than all before; it begins with the entry at `index`."""
         assert term > self._terms[-1], (term, self._terms[-1])
         assert index > self._indexes[-1], (index, self._indexes[-1])
         self._terms.append(term)
@@ -55,12 +58,15 @@ class TermTable:
 
     def at_offset(self, offset: Offset) -> Term:
         """The term of the record at `offset`, which is in the log, or of the log's end."""
-        # Raft's own entries take no offset: of several terms that begin there the last has records.
+        # Raft's own entries take no offset: of several terms that begin here only the last has
+        # records.
         return self._terms[max(0, bisect_right(self._offsets, offset) - 1)]
 
     def holds(self, index: RaftIndex, term: Term) -> bool:
-        """Whether the log, or the place just before it, has an entry of this index and term, as far
-        as terms tell: the caller knows where the log ends."""
+        """Whether the log, or the place just before it, has an entry of this index and term.
+
+        Only the terms are compared: the caller knows where the log ends.
+        """
         return index >= self._indexes[0] and self.at(index) == term
 
     def first_index_of(self, term: Term) -> RaftIndex | None:
@@ -73,7 +79,7 @@ class TermTable:
         return self._indexes[row]
 
     def _first_held_of_first_row(self) -> RaftIndex | None:
-        """Entries of the first row's term lie between the place before the log and the next row."""
+        """The first entry in the log that has the first row's term; None where it has none."""
         after = RaftIndex(self._indexes[0] + 1)
         if len(self._indexes) > 1 and self._indexes[1] == after:
             return None
@@ -87,8 +93,11 @@ class TermTable:
         return self._indexes[0] if row == 0 else RaftIndex(self._indexes[row] - 1)
 
     def end_offset_for(self, term: Term, end: Offset) -> tuple[Term, Offset] | None:
-        """The largest known term that is at most `term`, and the offset where it ends: where the
-        next one begins, or `end` for the last. None when all known terms are later."""
+        """The largest known term that is at most `term`, and the offset where it ends.
+
+        It ends where the next one begins, the last one at `end`. None when all known terms are
+        later.
+        """
         row = bisect_right(self._terms, term) - 1
         if row < 0:
             return None
@@ -103,7 +112,7 @@ class TermTable:
             self._offsets.pop()
 
     def drop_before(self, before_first: RaftIndex, base_offset: Offset) -> None:
-        """The log now begins after `before_first`: the row in force there becomes the first."""
+        """Begin the log after `before_first`: the row in force there becomes the first."""
         row = bisect_right(self._indexes, before_first) - 1
         assert row >= 0, (before_first, self._indexes[0])
         del self._terms[:row], self._indexes[:row], self._offsets[:row]

@@ -32,8 +32,10 @@ from raftlog.storage.segments.walk import Walk, WalkPlace
 
 
 class ScanTimesOrder(NamedTuple):
-    """Compute the stretches from number `first` on, which begins at `start`. `ends` are the entries
-    before which they end."""
+    """An order to compute the stretches from number `first` on, which begins at `start`.
+
+    `ends` are the entries before which they end.
+    """
 
     segment: SegmentRef
     first: int
@@ -50,10 +52,10 @@ class TimeRange(NamedTuple):
 
 
 class TimeOrder(NamedTuple):
-    """Look at these ranges, in order, then at the batches that are not in a file yet; only records
-    with offsets from `start` to `limit` (exclusive) count.
+    """An order to look at these ranges, in order, then at the batches that are not in a file yet.
 
-    `timestamp_ms`: what is looked for; for `largest_in` the largest that is known already.
+    Only records with offsets from `start` to `limit` (exclusive) count. `timestamp_ms` is the time
+    to look for; for `largest_in` it is the largest that is known already.
     """
 
     ranges: tuple[TimeRange, ...]
@@ -64,9 +66,11 @@ class TimeOrder(NamedTuple):
 
 
 def scan_times(disk: Disk, order: ScanTimesOrder) -> TimesScanned:
-    """Job: the largest timestamps of some stretches, at least of one, then of about
-    TIMES_SCAN_BYTES of log or TIMES_SCAN_RECORDS. The job is short, so that others have their turn:
-    a batch of a few kilobytes may hold a million records."""
+    """Job: the largest timestamps of some stretches, at least of one.
+
+    It ends after about TIMES_SCAN_BYTES of log or TIMES_SCAN_RECORDS, so that other jobs have their
+    turn: a batch of a few kilobytes may hold a million records.
+    """
     segment, found, records = order.segment, [], 0
     with opened(disk, segment.path) as file:
         walk = Walk(file, order.start, segment.group, segment.path)
@@ -102,7 +106,7 @@ def find_time(disk: Disk, order: TimeOrder) -> TimeFound:
 
 
 def largest_in(disk: Disk, order: TimeOrder) -> LargestFound:
-    """Job: the largest timestamp of the ranges, the unwritten batches, and what is known."""
+    """Job: the largest timestamp in the ranges, the unwritten batches and the known part."""
     largest, start, limit = order.timestamp_ms, order.start, order.limit
     for place in order.ranges:
         with opened(disk, place.segment.path) as file:

@@ -1,14 +1,13 @@
-"""How a question about timestamps is answered: what must be computed first, then what to walk.
+"""Plans how a question about timestamps is answered: what to compute first, then what to walk.
 
 Every question has a lower and an upper limit: the log start and, usually, the high watermark. A
 record outside of them neither answers nor counts.
 
-Theory of operation: the answer lies in the first stretch (see `sparse_index`) whose largest
-timestamp is late enough. A stretch that nothing is known of may match, so a job computes it, and
-the question is planned again. Each such job takes a bounded piece of the log and what it finds is
-kept, in memory and, once the segment is whole, in its index file. So the first question about an
-old part of the log reads that part once, in many short jobs; later questions read next to nothing.
-Produce requests pay nothing.
+The answer lies in the first stretch (see `sparse_index`) whose largest timestamp is late enough. A
+stretch that was not computed may match, so a job computes it, and the question is planned again.
+Each such job takes a bounded piece of the log. Its results are kept in memory and, once the segment
+is whole, in its index file. So the first question about an old part of the log reads that part
+once, in many short jobs; later questions read next to nothing. Produce requests pay nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,8 +53,10 @@ class TimePlanner:
     unwritten: Sequence[Buffer]
 
     def first_at(self, timestamp_ms: int, limit: Offset) -> ColdRead:
-        """The first record below `limit` at or after a timestamp: a job that ends in `TimeFound`,
-        or one for what must be known first."""
+        """A job toward the first record below `limit` at or after a timestamp.
+
+        It ends in `TimeFound`, or computes the stretches that must be known first.
+        """
         start, ranges = self.start, list[TimeRange]()
         for segment in self._between(limit):
             largest = segment.largest_timestamp
@@ -72,7 +73,7 @@ class TimePlanner:
                     return self._scan(segment, index, number, stop)
                 ranges.append(self._range(segment, index, number))
                 if _is_whole(segment, index, number, start, limit):
-                    # A record of this stretch is late enough, so nothing behind it is looked at.
+                    # A record of this stretch is late enough, so later ones are not looked at.
                     order = TimeOrder(tuple(ranges), (), timestamp_ms, start, limit)
                     return ColdRead(find_time, (order,))
                 number += 1
@@ -83,8 +84,10 @@ class TimePlanner:
         return ColdRead(find_time, (order,))
 
     def largest(self, limit: Offset) -> ColdRead:
-        """The largest timestamp of the records below `limit`: a job that ends in `LargestFound`, or
-        one for what must be known first."""
+        """A job toward the largest timestamp of the records below `limit`.
+
+        It ends in `LargestFound`, or computes the stretches that must be known first.
+        """
         start, known, ranges = self.start, NO_TIMESTAMP, list[TimeRange]()
         for segment in self._between(limit):
             inside = segment.base_offset >= start and segment.end.next_offset <= limit
@@ -113,9 +116,12 @@ class TimePlanner:
         return ColdRead(largest_in, (order,))
 
     def largest_of(self, segment: Segment, until: Offset) -> ColdRead | None:
-        """A job toward `segment.largest_timestamp`, or, of the segment that still grows, toward
-        that of its records below `until`, which can be read from files. None when it is known, or
-        the segment is no longer the log's."""
+        """A job toward `segment.largest_timestamp`.
+
+        While the segment grows, the job is toward the largest timestamp of its records below
+        `until`, which can be read from files. None when that is known, or the segment is no longer
+        the log's.
+        """
         if segment.largest_timestamp is not None or not self._holds(segment):
             return None
         index = segment.index
@@ -135,7 +141,7 @@ class TimePlanner:
         return any(segment is other for other in self.segments)
 
     def _between(self, limit: Offset) -> Iterator[Segment]:
-        """The segments with records within the limits that files hold some of."""
+        """The segments with records within the limits that are at least partly in files."""
         for segment in self.segments:
             if segment.base_offset >= limit or segment.first_index > self.written:
                 return
@@ -143,7 +149,7 @@ class TimePlanner:
                 yield segment
 
     def _closed(self, segment: Segment, index: SegmentIndex) -> int:
-        """How many of the segment's stretches are in the file and grow no more."""
+        """The number of the segment's stretches that are in the file and grow no more."""
         written = RaftIndex(self.written + 1)
         count = index.stretches_before(written)
         sealed = segment is not self.segments[-1] and segment.end_index <= written
@@ -156,7 +162,7 @@ class TimePlanner:
         return TimeRange(self._reference(segment), self._start(segment, index, number), stop)
 
     def _start(self, segment: Segment, index: SegmentIndex, number: int) -> WalkPlace:
-        """Where a stretch begins."""
+        """The place where a stretch begins."""
         if number == 0:
             return segment.start()
         point = index.point(number - 1)
@@ -167,7 +173,7 @@ class TimePlanner:
         return ColdRead(verify_segment, (self._reference(segment),))
 
     def _scan(self, segment: Segment, index: SegmentIndex, first: int, stop: int) -> ColdRead:
-        """Compute stretches that are not known: at least one, then about TIMES_SCAN_BYTES."""
+        """A job that computes unknown stretches: at least one, then about TIMES_SCAN_BYTES."""
         start = self._start(segment, index, first)
         ends: list[RaftIndex] = []
         for number in range(first, stop):
@@ -196,8 +202,10 @@ def _is_whole(
 
 
 def learn_times(segments: Sequence[Segment], result: TimesScanned) -> Segment | None:
-    """Keep what was computed, where the segment is still as it was. Returns the segment when it is
-    wholly known by this: its index file should say so."""
+    """Keep the computed timestamps, where the segment is still as it was.
+
+    Returns the segment when this makes it wholly known: its index file should say so.
+    """
     for segment in segments:
         if segment.header.file_sequence == result.file_sequence:
             return _learn(segment, result, may_grow=segment is segments[-1])
@@ -218,20 +226,22 @@ def _learn(segment: Segment, result: TimesScanned, *, may_grow: bool) -> Segment
 
 
 def _note_seen(segment: Segment, index: SegmentIndex, result: TimesScanned) -> None:
-    """Keep how far the segment's beginning is known. The last stretch may have been read in part,
-    so it does not count as a whole one."""
+    """Keep how far the segment's beginning is known.
+
+    The last stretch may have been read in part, so it does not count as a whole one.
+    """
     seen, last = segment.seen, result.stretches[-1]
     if last.number < seen.stretches or last.end > segment.end_index:
-        return  # Known already, or a truncation cut off what was read.
+        return  # known already, or a truncation cut off the part that was read
     if index.next_unknown(seen.stretches, last.number) < last.number:
-        return  # A look-up read a part in the middle.
+        return  # a look-up read a part in the middle
     known = index.largest_between(seen.stretches, last.number)
     largest = max(seen.largest, known, last.timestamp_ms)
     segment.seen = TimesSeen(last.number, max(seen.until, result.until), largest)
 
 
 def note_largest(segment: Segment, *, may_grow: bool) -> bool:
-    """Take a segment's largest timestamp from its index; whether it is known by this now."""
+    """Take a segment's largest timestamp from its index; returns whether it became known now."""
     if may_grow or segment.largest_timestamp is not None or segment.index is None:
         return False
     segment.largest_timestamp = segment.index.largest()

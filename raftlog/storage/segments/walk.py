@@ -1,9 +1,13 @@
-"""The verified walk over a segment's batches: everything that reads stored batches goes through it.
+"""Walks a segment's batches and verifies each; all readers of stored batches go through it.
 
-A batch is good when its length stays inside the file, its CRC and magic are right, its base offset
-continues, its term is the one in force (or it begins a higher one, as only a term start may), a
-raft entry says its own group, term and index, and the chain over the headers arrives at the value
-known for the next checkpoint: a point of the sparse index, the next file's header, a mark.
+A batch is good when all of this holds:
+
+* its length stays inside the file, and its CRC and magic are right;
+* its base offset continues the log;
+* its term is the one in force, or it is a term start and begins a higher one;
+* a raft entry says its own group, term and index;
+* the chain over the headers arrives at the value known for the next checkpoint: a point of the
+  sparse index, the next file's header, or a mark.
 """
 
 from collections.abc import Iterator
@@ -30,7 +34,7 @@ TERM_BEGINNERS: Final = (EntryKind.TERM_START, EntryKind.FORCED_RECOVERY)
 
 
 class WalkPlace(NamedTuple):
-    """Where a walk stands: before the entry `raft_index`, in the term of the entry before it."""
+    """The position of a walk: before the entry `raft_index`, in the term of the entry before it."""
 
     raft_index: RaftIndex
     offset: Offset
@@ -50,8 +54,11 @@ class WalkedBatch(NamedTuple):
 
 @final
 class Walk:
-    """Iterate `batches()`; afterwards `place` is the end of what is good, and `fault` says why the
-    walk stopped there, None when it reached what it was asked for or the exact end of the file."""
+    """Iterate `batches()`; afterwards `place` is the end of the good batches.
+
+    `fault` says why the walk stopped there. It is None when the walk reached what the caller asked
+    for or the exact end of the file.
+    """
 
     __slots__ = ("_file", "_group", "_size", "_term_max", "fault", "on", "place")
 
@@ -74,14 +81,13 @@ class Walk:
     def batches(
         self, stop_index: RaftIndex | None = None, stop_position: int | None = None
     ) -> Iterator[WalkedBatch]:
-        """Good batches, as long as their index is below `stop_index` and they begin before
-        `stop_position`."""
+        """The good batches below the index `stop_index` that begin before `stop_position`."""
         chunk = memoryview(b"")
         chunk_from = self.place.position
         while not self._done(stop_index, stop_position):
             at = self.place.position - chunk_from
-            # At most two reads: the first may end in the header, and only the header tells how long
-            # the batch is, which may be longer than a chunk.
+            # At most two reads: the first may end in the header, and only the header tells the
+            # length of the batch, which may be longer than a chunk.
             while (wanted := self._wanted(chunk[at:])) > len(chunk) - at:
                 chunk_from, at = self.place.position, 0
                 chunk = memoryview(self._file.read_at(chunk_from, max(wanted, WALK_CHUNK_BYTES)))
@@ -115,7 +121,7 @@ class Walk:
         return place.position >= end
 
     def _wanted(self, view: memoryview) -> int:
-        """Bytes of the batch that begins the view, as far as its length can be believed."""
+        """The bytes of the batch that begins the view, as far as its length can be believed."""
         if len(view) < BATCH_HEADER_BYTES:
             return BATCH_HEADER_BYTES
         size = read_header(view).size
