@@ -1,4 +1,4 @@
-"""What operators ask: is it alive, is it ready, what runs here, counters. Answers are JSON-ready.
+"""Answers operators: is the broker alive, is it ready, what runs here, counters; all JSON-ready.
 
 livez, readyz -> {"ok": bool, "checks": {name: "ok" or the reason}}
 metrics       -> [[name, "counter" or "gauge", {label: value}, number], ...]
@@ -70,8 +70,7 @@ class Admin:
     # --- health ---
 
     def livez(self) -> dict[str, Any]:
-        """Whether a restart could help: only a poisoned directory or a refused boot is beyond
-        cure."""
+        """The liveness checks: this process cannot cure a poisoned directory or a refused boot."""
         poisoned = self.broker.volume.poisoned
         refused, message = self.broker.registration.refused, self.broker.registration.message
         return _checks(
@@ -82,8 +81,7 @@ class Admin:
         )
 
     def readyz(self) -> dict[str, Any]:
-        """Whether clients are served: alive, registered, not fenced, not stopping, replicas
-        running."""
+        """Whether clients are served: alive, registered, not fenced or stopping, replicas run."""
         own = self.broker.context.image.brokers.get(self.broker.context.node)
         fenced = own is None or own.fenced
         closed = [host for host in self._hosts() if host.state is not HostState.RUNNING]
@@ -105,7 +103,7 @@ class Admin:
         return "this boot is over" if registration.ended else "the controller has not answered yet"
 
     def _metadata(self) -> str:
-        """A loader that stopped leaves an old image; what is replicated goes on by itself."""
+        """Whether the metadata is current: a loader that stopped leaves an old image."""
         if self.broker.loader.stopped:
             return f"followed no further: {self.broker.loader.stopped}"
         return "ok" if self.broker.context.caught_up else "older than this boot's registration"
@@ -165,7 +163,7 @@ class Admin:
     # --- metrics ---
 
     def metrics(self) -> list[Metric]:
-        """Counters and gauges, in a fixed order; labels are bounded by what we serve ourselves."""
+        """Counters and gauges, in a fixed order; their labels are bounded by what is served."""
         context = self.broker.context
         found: list[Metric] = [
             _gauge("replicas", len(context.replicas)),

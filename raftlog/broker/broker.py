@@ -1,19 +1,18 @@
-"""Broker.handle(events, now_ns, wall_ms) -> Effects: everything one process decides, one turn a
-call.
+"""Broker.handle(events, now_ns, wall_ms) -> Effects: one call decides everything for one turn.
 
-Theory of operation. A turn works its events in, runs what has come due, then takes every touched
-replica exactly once and folds what it wants into the effects: one Write per data directory under
-one io_id, one PeerSend per peer, answers, jobs. What a completion touches after its replica was
-taken waits for the next turn, which is then due at once. Nothing here waits, opens a file or
-reads a clock.
+Theory of operation. A turn handles its events and runs the timers that are due. Then it takes every
+touched replica exactly once and folds the replica's output into the effects: one Write per data
+directory under one io_id, one PeerSend per peer, answers, jobs. A completion may touch a replica
+that was already taken. That replica waits for the next turn, which is then due at once. Nothing
+here waits, opens a file or reads a clock.
 
 Laws:
 
 1. Every Request gets exactly one Reply, unless its connection ends before.
 2. A promise leaves only in the turn of the `Persisted` that made it true, or later: replicas hold
    it.
-3. What is not addressed to a replica that runs here, by its whole id, over the session of the
-   moment, changes nothing.
+3. A peer's message changes something only if it is addressed to a replica that runs here, by its
+   whole id, and came over the present session.
 
 The parts live in three rooms that do not import each other. `front` has clients and their requests,
 `replicas` the partitions that run here and the links to peers, `control` the metadata and the
@@ -75,7 +74,7 @@ from raftlog.storage.directories.store import StoreImage
 
 @final
 class Broker:
-    """See the module. The constructor does nothing that a turn could see: the first turn begins."""
+    """Decides for one process. The constructor does nothing that a turn could see."""
 
     def __init__(
         self,
@@ -235,7 +234,7 @@ class Broker:
         return effects
 
     def _tick(self) -> None:
-        """The replicas whose deadline has come; those that would campaign, as there is room."""
+        """Tick replicas whose deadline has come, and start campaigns as far as there is room."""
         context, campaigns, now = self.context, self.campaigns, self.context.now
         for group in self.deadlines.due(now):
             replica = context.replicas.get(group)
@@ -255,25 +254,30 @@ class Broker:
             self._tick_one(replica)
 
     def _tick_one(self, replica: PartitionReplica) -> None:
-        """A campaign that did not begin, for the disk is stalled, say, has nothing to end it: its
-        place is given back at once."""
+        """Tick a replica that may campaign now.
+
+        Its place is given back at once when no campaign began (the disk is stalled, say): nothing
+        else would give it back.
+        """
         replica.tick(self.context.now, self.context.wall)
         self.context.touched[replica.group] = replica
         if not (replica.is_campaigning or replica.is_leader):
             self.campaigns.ended(replica.group, led=False)
 
     def _put_off(self, replica: PartitionReplica) -> None:
-        """Behind what is committed nobody's vote is heard: campaigns would do nothing but make the
-        replica patient, so that it slept when it could be elected."""
+        """Let the metadata group's replica wait before it campaigns, if this broker lags behind."""
+        # Other replicas ignore votes of a broker that lacks committed metadata. A campaign would
+        # fail now and double this replica's back-off, so that it would wait when it could win.
         if self.metadata_log.behind:
             probe("metadata-campaign-waits-for-the-image")
             replica.node.put_off(Instant(self.context.now + self.context.config.heartbeat_ns))
 
     def _look_whether_retired(self) -> None:
-        """Rule of identity: a directory that was rolled back, condemned or replaced takes part in
-        nothing; nor does one whose sync failed. The process stays, to say so to its operators. To
-        the cluster and to clients it is dead, so that they go to others: its image is that of the
-        moment for good."""
+        """Retire this boot if its directory was rolled back, condemned, replaced, or failed a sync.
+
+        Such a directory takes part in nothing. The process stays, to tell its operators why. To the
+        cluster and to clients it is dead, so that they go to others: its image never changes again.
+        """
         if self._retired:
             return
         if self.registration.refused is not None:
@@ -285,7 +289,7 @@ class Broker:
         self._retired, self.clients.serving = True, False
 
     def _look_whether_late(self) -> None:
-        """A session has passed since the boot: clients have waited long enough."""
+        """Turn clients away from now on: the broker has not opened in a session since the boot."""
         if self.clients.serving or self._retired:
             return
         probe("opens-late")
@@ -302,7 +306,7 @@ class Broker:
         return min(self.deadlines.next(), context.timers.next(), self.volume.deadline)
 
     def _begin(self) -> None:
-        """What the first turn does besides its events: group 0 here, links, registration."""
+        """Begin what the first turn does beside its events: group 0 here, links, registration."""
         self._begun = True
         late_at = Instant(self.context.now + self.context.config.session_ns)
         self.context.at(late_at, self._look_whether_late)
@@ -337,7 +341,7 @@ class Broker:
         self.ledger.settled(group, 0)
 
     def _granted(self) -> None:
-        """The controller took this boot in: a joiner begins its replica of the metadata group."""
+        """Begin a joiner's replica of the metadata group, after the controller's grant."""
         grant = self.registration.grant
         assert grant is not None, "granted without a grant"
         if self._retired:
@@ -346,8 +350,10 @@ class Broker:
         self._open_partitions()
 
     def _open_partitions(self) -> None:
-        """Start the user replicas, once: when this boot is registered and the image is as new as
-        its registration. An id that was deleted in an earlier boot is then known to be gone."""
+        """Start the user replicas, once: when the image is as new as this boot's registration.
+
+        An id that was deleted in an earlier boot is then known to be gone.
+        """
         grant = self.registration.grant
         image = self.context.image
         if self.context.caught_up or self._retired:
@@ -374,11 +380,11 @@ class Broker:
             self.image_waiters.changed()
 
     def _image_changed(self, image: ClusterImage, delta: ClusterDelta) -> None:
-        """The metadata loader applied committed commands."""
+        """Apply what committed commands changed in the image."""
         self.context.image = image
         self.context.routes += 1
         if self.context.caught_up:
-            if delta.evicted:  # earlier, the log may speak of the directory that this one replaced
+            if delta.evicted:  # before that, the log may mean the directory that this one replaced
                 self.registration.evicted()
             self.manager.apply(delta)
         else:
@@ -401,7 +407,7 @@ class Broker:
         self._serve_clients()
 
     def _serve_clients(self) -> None:
-        """When the cluster holds this boot for alive, or it would name no broker to them."""
+        """Serve clients once the cluster takes this boot for alive; else it names no broker."""
         context = self.context
         if self.clients.serving or not context.caught_up or self._retired:
             return
@@ -422,13 +428,13 @@ def _raft_options(config: BrokerConfig, promised_ns: Nanos) -> RaftOptions:
 
 
 def _floors(store: StoreImage) -> dict[GroupId, Floor]:
-    """Of each replica that this directory answers for and whose term it has stored."""
+    """The term of each replica that this directory answers for, where it has stored one."""
     terms, ours = store.hard_states, store.registrations.items()
     return {group: Floor(each.replica, terms[group].term) for group, each in ours if group in terms}
 
 
 def _the_directory(config: BrokerConfig, directories: Sequence[DirectoryImage]) -> DirectoryImage:
-    """The one data directory, formatted for this node."""
+    """The one data directory, which must be formatted for this node."""
     if len(directories) != 1:
         raise LocalMisuse(f"{len(directories)} data directories", do="configure exactly one")
     identity = directories[0].identity

@@ -1,6 +1,6 @@
-"""What a broker is told at start; nothing here changes while it runs.
+"""The settings of a broker; nothing here changes while it runs.
 
-The shell makes it from a properties file, embed and tests from keyword arguments. Durations are
+The shell makes them from a properties file, embed and tests from keyword arguments. Durations are
 nanoseconds. Topic settings keep Kafka's names and texts, so that one table (`metadata`) judges
 them.
 """
@@ -38,11 +38,11 @@ SNAPSHOT_EVERY: Final = 10_000
 
 
 def session_timeout_ms_least(heartbeat_ns: Nanos, election_ns: Nanos) -> int:
-    """Milliseconds that a group's members must be allowed to be silent for, and more.
+    """The shortest session timeout that a group's members may ask for, in ms.
 
-    A coordinator that is cut off answers heartbeats until it steps down. Its successor starts every
-    session in full when it opens, which takes an election at its longest, and as long again when
-    the first one is split. A shorter session could end while the old coordinator still answers.
+    A coordinator that is cut off answers heartbeats until it steps down. Its successor opens after
+    an election of the longest kind, and after another when the first one is split. It then starts
+    every session in full. A shorter session could end while the old coordinator still answers.
     """
     election_at_longest = 2 * election_ns
     link_detection = 2 * heartbeat_ns
@@ -62,8 +62,10 @@ class Listener:
 @final
 @attrs.frozen(kw_only=True)
 class ToldSetting:
-    """A setting as DescribeConfigs gives it: the file's text (`given`) or the default. `kind` is
-    Kafka's number of its type."""
+    """A setting as DescribeConfigs gives it: the file's text (`given`) or the default.
+
+    `kind` is Kafka's number of its type.
+    """
 
     name: str
     value: str
@@ -75,7 +77,7 @@ class ToldSetting:
 @final
 @attrs.frozen(kw_only=True)
 class BrokerLimits:
-    """The bounds of the ledger. Tests make them tiny so that edges are common."""
+    """The bounds of the ledger. Tests make them tiny, so that edges are common."""
 
     unanswered_bytes: int = UNANSWERED_BYTES_MAX
     unanswered_requests: int = UNANSWERED_REQUESTS_MAX
@@ -89,10 +91,13 @@ class BrokerLimits:
 @final
 @attrs.frozen(kw_only=True)
 class OffsetsTopicSettings:
-    """How the topic of consumer groups is made: `offsets.topic.num.partitions`, fixed from then on,
-    `offsets.topic.replication.factor`, at most as many as brokers live, and
-    `offsets.topic.segment.bytes`. `commit_ns`: `offsets.commit.timeout.ms`, how long a write of a
-    group may take to be committed."""
+    """The settings with which the topic of consumer groups is made.
+
+    `offsets.topic.num.partitions` is fixed from then on. `offsets.topic.replication.factor` is
+    limited by the number of live brokers. `offsets.topic.segment.bytes` is its size of segments.
+    `commit_ns` is `offsets.commit.timeout.ms`: how long a write of a group may take to be
+    committed.
+    """
 
     partitions: int = 50
     replication: int = 3
@@ -103,7 +108,10 @@ class OffsetsTopicSettings:
 @final
 @attrs.frozen(kw_only=True)
 class BrokerConfig:
-    """One broker process. `controllers` are the formatted voters of the metadata group."""
+    """The settings of one broker process.
+
+    `controllers` are the metadata group's formatted voters.
+    """
 
     node: NodeId
     peer: PeerAddress
@@ -111,70 +119,73 @@ class BrokerConfig:
     listeners: tuple[Listener, ...]
     rack: str = ""
     routes: tuple[PeerAddress, ...] = ()
-    """Where this broker reaches others, instead of where they are registered (a NAT, a proxy)."""
+    """Addresses at which this broker reaches others, instead of their registered ones (a NAT, a
+    proxy)."""
 
     heartbeat_ns: Nanos = millis(100)
     election_ns: Nanos = millis(500)
-    """Drawn from once to twice."""
+    """The shortest election timeout, in ns: timeouts are drawn from once to twice this."""
     session_ns: Nanos = millis(3_000)
-    """A broker silent for so long is fenced by the controller."""
+    """The silence after which the controller fences a broker, in ns."""
     mark_idle_ns: Nanos = millis(10)
-    """A mark that no later write carried is written by itself after this time."""
+    """The time after which a mark that no later write carried is written by itself, in ns."""
     replica_lag_ns: Nanos = millis(30_000)
-    """replica.lag.time.max.ms: silent or behind for so long is out of sync."""
+    """replica.lag.time.max.ms: a replica that is silent or behind for so long is out of sync."""
     balance_leaders: bool = True
     """auto.leader.rebalance.enable: partitions go back to their first replicas by themselves."""
     balance_ns: Nanos = millis(300_000)
     """leader.imbalance.check.interval.seconds: how often leaders look for those."""
     imbalance_percent: int = 10
-    """leader.imbalance.per.broker.percentage: of the partitions whose first replica a broker has,
-    so many may be led by others before they go back."""
+    """leader.imbalance.per.broker.percentage: the share of a broker's partitions (those whose first
+    replica it has) that others may lead before the partitions go back."""
     request_ns: Nanos = millis(30_000)
-    """How long the controller is asked before a client hears that it timed out."""
+    """The time for which the controller is asked before a client gets REQUEST_TIMED_OUT, in ns."""
     create_wait_ns: Nanos = millis(5_000)
-    """Metadata that creates topics is answered after so long at the latest."""
+    """The longest time after which a Metadata request that creates topics is answered, in ns."""
     leaders_wait_ns: Nanos = millis(2_000)
-    """The answer to a creation or growth waits so long until all brokers name the leaders."""
+    """The longest time for which the answer to a creation or growth waits until all brokers name
+    the leaders, in ns."""
 
     auto_create: bool = True
     fetch_bytes_max: int = 57_671_680
-    """fetch.max.bytes: of records in one answer to a fetch; its first batch goes whole."""
+    """fetch.max.bytes: the most record bytes in one answer to a fetch; its first batch goes whole.
+    """
     delete_topics: bool = True
     """delete.topic.enable: clients may delete topics."""
     partitions_default: int = 1
     replication_default: int = 1
     producer_expiration_ms: int = 86_400_000
-    """producer.id.expiration.ms: an idempotent producer that was silent for so long is
-    forgotten."""
+    """producer.id.expiration.ms: an idempotent producer that is silent for so long is forgotten."""
     groups: GroupSettings = attrs.Factory(GroupSettings)
-    """group.* and offsets.*: of the coordinators of consumer groups."""
+    """group.* and offsets.*: the settings of the coordinators of consumer groups."""
     offsets_topic: OffsetsTopicSettings = attrs.Factory(OffsetsTopicSettings)
     topic_defaults: tuple[(tuple[str, str]), ...] = ()
     """Broker-wide topic settings, (Kafka's topic-level name, text), over the built-in defaults."""
 
     data_path: str = ""
-    """The data directory as clients are told it; empty where there is no file system."""
+    """The data directory as DescribeLogDirs names it; empty where there is no file system."""
     told: tuple[ToldSetting, ...] = ()
     """Every broker setting, for DescribeConfigs alone; empty where no file was read."""
 
     retention_check_ns: Nanos = millis(300_000)
-    """How often a leader looks whether old segments may go (log.retention.check.interval.ms)."""
+    """log.retention.check.interval.ms: how often a leader checks whether old segments may go."""
     scrub_interval_ns: Nanos = millis(604_800_000)
-    """raftlog.scrub.interval.ms: within so long every closed segment is read and verified once; 0
-    for never."""
+    """raftlog.scrub.interval.ms: the time in which every closed segment is read and verified once;
+    0 for never."""
     log_sizes: LogOptions | None = None
-    """Sizes of every log, over what topics say: simulations make them tiny, to meet edges often."""
+    """The sizes of every log, over those of topics; simulations make them tiny, to meet edges
+    often."""
 
     metadata_segment_bytes: int = METADATA_SEGMENT_BYTES
     metadata_snapshot_every: int = SNAPSHOT_EVERY
     metadata_digest_every: int = DIGEST_EVERY
-    """When the metadata log begins a new file, and after how many versions of the image it holds a
-    snapshot, or its digest; simulations make them tiny."""
+    """The sizes of the metadata log: bytes of a file, and the versions of the image between two
+    snapshots and between two digests. Simulations make them tiny."""
 
     append_bytes_max: int = APPEND_BYTES_MAX
     appends_in_flight_max: int = APPENDS_IN_FLIGHT_MAX
-    """What one append to a follower carries, and how many wait for their answers; simulations make
-    both tiny, so that what usually travels together is parted."""
+    """The most bytes of one append to a follower, and the most appends that wait for their answers.
+    Simulations make both tiny, to part what usually travels together."""
 
     read_consistency: ReadConsistency = "committed"
     strict_mark: bool = False
@@ -183,9 +194,9 @@ class BrokerConfig:
     """raftlog.read.lease.enable: linearizable reads need no round while a lease lasts."""
     eager_founder: bool = False
     """Whether the first founder is the first choice to lead the metadata group, and campaigns after
-    a heartbeat. `raftlog serve` has it; scenarios of the simulator are timed without."""
+    a heartbeat. `raftlog serve` sets it; scenarios of the simulator are timed without."""
     release: Release = THIS_RELEASE
-    """What the process can read and may write; only simulations run another than their own."""
+    """The versions that the process can read and may write; only simulations change it."""
     limits: BrokerLimits = attrs.Factory(BrokerLimits)
 
     def __attrs_post_init__(self) -> None:
@@ -199,13 +210,13 @@ class BrokerConfig:
         assert len(names) == len(dict.fromkeys(names)), names
 
     def route_to(self, registered: PeerAddress) -> PeerAddress:
-        """Where this broker reaches another one that is registered there."""
+        """The address at which this broker reaches another one, by its registered address."""
         own = (route for route in self.routes if route.node == registered.node)
         return next(own, registered)
 
     @property
     def lease_ns(self) -> Nanos:
-        """What a voter promises with the echo of a read round."""
+        """The time that a voter promises with the echo of a read round, in ns."""
         return self.election_ns if self.lease else Nanos(0)
 
     @property
@@ -214,7 +225,7 @@ class BrokerConfig:
         return any(address.node == self.node for address in self.controllers)
 
     def fast(self) -> "BrokerConfig":
-        """The same with the timings of embed and tests: failover in a third of a second."""
+        """These settings with the timings of embed and tests: failover in a third of a second."""
         return attrs.evolve(
             self,
             heartbeat_ns=millis(30),

@@ -20,8 +20,11 @@ Kept = TypeVar("Kept")
 @final
 @attrs.define(eq=False, kw_only=True)
 class Context(Turn):
-    """See the module. The broker makes it first, as the turn of all its parts, and then fills in
-    the parts that handlers use."""
+    """The context of a request handler.
+
+    The broker makes it first, as the turn of all its parts, and then fills in the parts that
+    handlers use.
+    """
 
     ledger: Ledger = attrs.field(init=False)
     answers: TurnAnswers = attrs.field(init=False)
@@ -35,8 +38,10 @@ class Context(Turn):
     _kept: dict[type[Any], Any] = attrs.Factory(dict)
 
     def kept(self, kind: type[Kept]) -> Kept:
-        """The one object of this class that a handler keeps from request to request. The first call
-        makes it."""
+        """The one object of this class that a handler keeps from request to request.
+
+        The first call makes it.
+        """
         found: Kept | None = self._kept.get(kind)
         if found is None:
             found = self._kept[kind] = kind()

@@ -1,8 +1,9 @@
-"""Deadlines: of replicas, of which there may be thousands, and of everything else that waits.
+"""Keeps deadlines: of replicas, of which there may be thousands, and of everything else that waits.
 
-Both are heaps with lazy deletion. A replica whose deadline moves later is not pushed again: its old
-place in the heap comes up, is compared with the present deadline, and is put back. So a busy group
-costs one push per deadline that passes, and an idle group (deadline NEVER) costs nothing.
+Both kinds are heaps with lazy deletion. A replica whose deadline moves later is not pushed again.
+Its old place in the heap comes up, is compared with the present deadline, and is put back. So a
+busy group costs one push per deadline that passes, and an idle group (deadline NEVER) costs
+nothing.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ _SWEEP_AT_MIN: Final = 64
 @final
 @attrs.define(eq=False)
 class GroupDeadlines:
-    """When each group wants to be ticked."""
+    """The instants at which groups want to be ticked."""
 
     _wanted: dict[GroupId, Instant] = attrs.Factory(dict)
     """The present deadline of each group; NEVER is not kept."""
@@ -32,7 +33,7 @@ class GroupDeadlines:
         return len(self._wanted)
 
     def set(self, group: GroupId, deadline: Instant) -> None:
-        """The group wants its next tick at `deadline`, whatever it wanted before."""
+        """Set the group's next tick to `deadline`, whatever it wanted before."""
         if deadline == NEVER:
             self._wanted.pop(group, None)
             return
@@ -43,7 +44,7 @@ class GroupDeadlines:
             heappush(self._heap, (deadline, group))
 
     def forget(self, group: GroupId) -> None:
-        """The group is gone; what the heap still holds of it is dropped when it comes up."""
+        """Forget a group; its places in the heap are dropped when they come up."""
         self._wanted.pop(group, None)
 
     def due(self, now: Instant) -> list[GroupId]:
@@ -66,7 +67,7 @@ class GroupDeadlines:
         return ripe
 
     def next(self) -> Instant:
-        """Not later than the earliest deadline; a wake-up too early costs an empty turn at most."""
+        """The earliest deadline or a little before; an early wake-up costs an empty turn."""
         return self._heap[0][0] if self._heap else NEVER
 
 
@@ -81,7 +82,7 @@ class Timer:
     alive: bool = True
 
     def cancel(self) -> None:
-        """Never call; harmless when it was called already."""
+        """Make sure that the call is not made; harmless after the call."""
         self.alive = False
         self.args = ()
 
@@ -89,7 +90,7 @@ class Timer:
 @final
 @attrs.define(eq=False)
 class Timers:
-    """Calls in order of deadline, then of the order in which they were asked for."""
+    """Calls in order of deadline; equal deadlines in the order in which they were asked for."""
 
     _heap: list[tuple[Instant, int, Timer]] = attrs.Factory(list)
     _made: int = 0
@@ -99,7 +100,7 @@ class Timers:
         return len(self._heap)
 
     def at(self, deadline: Instant, call: Callable[..., None], *args: object) -> Timer:
-        """`call(*args)` in the first turn at or after `deadline`."""
+        """Make `call(*args)` in the first turn at or after `deadline`."""
         timer = Timer(deadline, call, args)
         self._made += 1
         heappush(self._heap, (deadline, self._made, timer))
@@ -108,8 +109,10 @@ class Timers:
         return timer
 
     def run_due(self, now: Instant) -> None:
-        """Call what has come due. What is asked for meanwhile waits for the next turn, even at
-        `now`."""
+        """Make the calls that are due.
+
+        A call asked for meanwhile waits for the next turn, even at `now`.
+        """
         if not self._heap or self._heap[0][0] > now:
             return
         made_before = self._made

@@ -1,9 +1,8 @@
-"""The events a broker is given and the effects it returns: the whole border between deciding and
-doing.
+"""The events a broker is given and the effects it returns: the border of deciding and doing.
 
 One call of `Broker.handle(events, now_ns, wall_ms)` is one turn. Events and effects are plain
-tuples; what they carry is immutable after hand-over. The shell performs the effects in this order
-and orders nothing else: it queues the writes, then sends, then answers.
+tuples; everything in them is immutable after hand-over. The shell queues the writes, then sends,
+then answers. It orders nothing else.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +30,7 @@ from raftlog.storage.ops import WriteOp
 
 
 class ConnectionOpened(NamedTuple):
-    """A client connected. `listener` is the listener's name; `principal` is who it proved to be."""
+    """A client connected to the named `listener` and proved to be `principal`."""
 
     connection: ConnectionId
     listener: str
@@ -46,8 +45,11 @@ class ConnectionClosed(NamedTuple):
 
 
 class Request(NamedTuple):
-    """One whole frame without its length prefix. The runtime numbers the requests of a connection
-    from 0, in arrival order, and sends the replies in that order."""
+    """One whole frame without its length prefix.
+
+    The runtime numbers the requests of a connection from 0, in arrival order, and sends the replies
+    in that order.
+    """
 
     connection: ConnectionId
     request_no: int
@@ -74,7 +76,7 @@ class LinkUp(NamedTuple):
 
 
 class LinkDown(NamedTuple):
-    """The link broke; all that was queued on it is lost."""
+    """The link broke; every message queued on it is lost."""
 
     peer: NodeId
     session: SessionId
@@ -96,16 +98,19 @@ class Written(NamedTuple):
 
 
 class Persisted(NamedTuple):
-    """The round is synced: what it wrote survives a crash. Implies Written."""
+    """The round is synced: its writes survive a crash. Implies Written."""
 
     io_id: IoId
     directory: DirectoryId
 
 
 class WriteFailed(NamedTuple):
-    """Part of a round failed. `groups` names the replicas concerned, whose later rounds fail too
-    until they are reopened; None means the whole directory is poisoned (a failed sync). The other
-    groups of the round still get Written and Persisted."""
+    """Part of a round failed.
+
+    `groups` names the replicas concerned, whose later rounds fail too until they are reopened. None
+    means the whole directory is poisoned (a failed sync). The other groups of the round still get
+    Written and Persisted.
+    """
 
     io_id: IoId
     directory: DirectoryId
@@ -114,14 +119,14 @@ class WriteFailed(NamedTuple):
 
 
 class ReadDone(NamedTuple):
-    """Answer to a Read."""
+    """The answer to a Read."""
 
     token: int
     value: bytes | RaftlogError
 
 
 class JobDone(NamedTuple):
-    """Answer to a Job: what the function returned, or the error that it raised."""
+    """The answer to a Job: the function's result, or the error that it raised."""
 
     token: int
     value: Any
@@ -136,8 +141,7 @@ class AdminCall(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """Stop gracefully: transfer leadership, then say so in `Effects.stopped`, before the
-    deadline."""
+    """Stop gracefully: transfer leadership, then set `Effects.stopped`, before the deadline."""
 
     deadline: Instant
 
@@ -165,9 +169,11 @@ Part = Buffer | FileSlice
 
 
 class Reply(NamedTuple):
-    """Each Request is in exactly one. `parts` is the whole frame, its 4-byte length first, as the
-    codec makes it and as it is sent; None for acks=0, which has no answer at all. Of `answers`
-    requests from `request_no` on it is their frames, one behind the other."""
+    """The answer to `answers` requests from `request_no` on; each Request is in exactly one.
+
+    `parts` are the whole frames one behind the other, each with its 4-byte length first, as the
+    codec makes them. None stands for acks=0, which has no answer at all.
+    """
 
     connection: ConnectionId
     request_no: int
@@ -182,19 +188,22 @@ class Hangup(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """Read no more requests from this connection; answers still go out."""
+    """Read no more requests from this connection; answers still leave."""
 
     connection: ConnectionId
 
 
 class Resume(NamedTuple):
-    """Read again."""
+    """Read from this connection again."""
 
     connection: ConnectionId
 
 
 class PeerSend(NamedTuple):
-    """At most one per peer and turn. Dropped without a word when the session is over."""
+    """Messages for a peer, at most one PeerSend per peer and turn.
+
+    They are dropped without a word when the session is over.
+    """
 
     peer: NodeId
     session: SessionId
@@ -202,8 +211,10 @@ class PeerSend(NamedTuple):
 
 
 class Unlink(NamedTuple):
-    """Break the link of this session, if it is still there: nothing more of it is heard. Who lives
-    at its other end connects anew."""
+    """Break the link of this session, if it still exists: no more of its messages are delivered.
+
+    The peer at its other end connects again.
+    """
 
     peer: NodeId
     session: SessionId
@@ -216,25 +227,28 @@ class Write(NamedTuple):
     io_id: IoId
     ops: Sequence[WriteOp]
     awaited: bool = True
-    """False when its end alone lets nothing happen: only leaders' own copies are in it, and each of
-    them counts only together with a peer's answer, which brings a turn of its own. If such a round
-    is durable before any other turn, `Persisted` may wait for the next one."""
+    """Whether the end of the round lets anything happen by itself. It does not when only leaders'
+    own copies are in it: each of them counts only together with a peer's answer, which brings a
+    turn of its own. If such a round is durable before any other turn, `Persisted` may wait for the
+    next one."""
 
 
 class Read(NamedTuple):
-    """A cold read off the loop; answered by ReadDone."""
+    """A cold read off the loop; ReadDone answers it."""
 
     token: int
     slice: FileSlice
 
 
 class Job(NamedTuple):
-    """`function(disk, *args)` off the loop, on the directory's disk; a function of raftlog.storage.
-    Answered by JobDone. Jobs of one directory run one after another, in order.
+    """Run `function(disk, *args)`, of raftlog.storage, off the loop on the directory's disk.
 
-    A *search* only reads, may take seconds, and runs beside them: `search_of` is its group. Those
-    of one group run one after another. One that is not `wanted` any more when its turn comes may
-    be answered with None instead of being run."""
+    JobDone answers it. Jobs of one directory run one after another, in order.
+
+    A *search* only reads, may take seconds, and runs beside them: `search_of` is its group.
+    Searches of one group run one after another. A search that is not `wanted` any more when its
+    turn comes may be answered with None instead of being run.
+    """
 
     token: int
     directory: DirectoryId
@@ -245,14 +259,14 @@ class Job(NamedTuple):
 
 
 class AdminReply(NamedTuple):
-    """Answer to an AdminCall: a JSON-ready value or an error."""
+    """The answer to an AdminCall: a JSON-ready value or an error."""
 
     token: int
     value: Any
 
 
 class PeerAddress(NamedTuple):
-    """Where a node listens for peers."""
+    """The address at which a node listens for peers."""
 
     node: NodeId
     host: str
@@ -262,11 +276,14 @@ class PeerAddress(NamedTuple):
 @final
 @attrs.define(eq=False)
 class Effects:
-    """What one turn wants done. `wake_at` is the instant of the next turn without events.
+    """Everything that one turn wants done.
+
+    `wake_at` is the instant of the next turn without events.
 
     `peers` is None when the set of peers to keep links to is unchanged, else the whole new set.
     `stopped` is set once, by the turn after which the process may end. With `acks_may_wait` no
-    group here needs acknowledgements of peers to go on: they may wait for whatever turn is next.
+    group here needs acknowledgements of peers to go on: they may wait for the next turn, whatever
+    causes it.
     """
 
     writes: list[Write] = attrs.Factory(list)

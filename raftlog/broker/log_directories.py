@@ -1,11 +1,11 @@
-"""Which log directory of this broker a replica lies in, and which of them failed.
+"""Tells in which log directory of this broker a replica lies, and which of them failed.
 
 Laws (docs/decisions/0074-several-log-directories.md):
 
-1. A registered replica lies where its registration says. It is never begun a second time
-   elsewhere, whatever became of that directory: its broker would forget its votes.
+1. A registered replica lies where its registration says. It is never begun a second time elsewhere,
+   whatever happens to that directory: its broker would forget its votes.
 2. A new replica goes where a client asked for, else to the healthy directory with the fewest
-   replicas, the first of them on a tie. One of which a crash left unregistered files goes where
+   replicas, the first of them on a tie. If a crash left unregistered files of it, it goes where
    they are.
 3. Group 0 lies in the data directory.
 """
@@ -25,14 +25,17 @@ from raftlog.storage.replica import Registration
 @final
 @attrs.define(eq=False)
 class LogDirectory:
-    """One directory: `prefix` begins the paths of its replicas and is "" for the data directory,
-    `name` is its path for operators. `error`: it failed; nothing of it is used in this boot."""
+    """One log directory.
+
+    `prefix` begins the paths of its replicas and is "" for the data directory. `name` is its path
+    for operators. `error`: it failed, and nothing of it is used in this boot.
+    """
 
     prefix: str
     name: str
     error: RaftlogError | None = None
     known: bool = True
-    """Whether it could say which directory it is."""
+    """Whether the directory could say at boot which one it is."""
 
 
 @final
@@ -46,11 +49,11 @@ class BrokerDirectories:
     offline: dict[GroupId, None] = attrs.Factory(dict)
     """Groups whose replica here lies in a directory that failed."""
     moving: dict[GroupId, str] = attrs.Factory(dict)
-    """Groups whose replica is on its way -> the prefix of where to."""
+    """Group whose replica moves -> the prefix of its new directory."""
     _preferred: dict[GroupId, str] = attrs.Factory(dict)
-    """Where a replica that is not here yet is to begin, as a client asked."""
+    """Group without a replica here yet -> the prefix of the directory that a client asked for."""
     _paths: dict[GroupId, str] = attrs.Factory(dict)
-    """Where the replicas lie that run, or wait to run, here."""
+    """Group -> the path of its replica that runs, or waits to run, here."""
 
     @staticmethod
     def of_boot(first: str, further: Sequence[FurtherImage]) -> "BrokerDirectories":
@@ -64,11 +67,11 @@ class BrokerDirectories:
 
     @property
     def further(self) -> list[LogDirectory]:
-        """All but the data directory."""
+        """All log directories except the data directory."""
         return self.all[1:]
 
     def error_of(self, path: str) -> RaftlogError | None:
-        """Why a replica at that path cannot be opened in this boot; None when it can."""
+        """The reason why a replica at that path cannot be opened in this boot; None when it can."""
         prefix = directory_of(path)
         if not prefix:
             return None
@@ -82,12 +85,12 @@ class BrokerDirectories:
         )
 
     def named(self, name: str) -> LogDirectory | None:
-        """The directory of that path."""
+        """The directory with that path; None when this broker has none."""
         wanted = name.rstrip("/")
         return next((each for each in self.all if each.name.rstrip("/") == wanted), None)
 
     def fail(self, prefix: str, error: RaftlogError) -> bool:
-        """That directory failed; whether this is news."""
+        """Take note that a directory failed; returns whether this is news."""
         for each in self.further:
             if each.known and each.prefix == prefix and each.error is None:
                 each.error = error
@@ -101,7 +104,7 @@ class BrokerDirectories:
         plain: str,
         registrations: Mapping[GroupId, Registration],
     ) -> str:
-        """Where this replica lies, or is to begin; `plain` is its path in the data directory."""
+        """The path where this replica lies or begins; `plain` is its path in the data directory."""
         known = registrations.get(group)
         if known is not None and known.replica == replica:
             path = known.path
@@ -112,11 +115,11 @@ class BrokerDirectories:
         return path
 
     def moved(self, group: GroupId, path: str) -> None:
-        """The group's replica is registered at another path."""
+        """Take note that the group's replica is registered at another path."""
         self._paths[group] = path
 
     def prefer(self, group: GroupId, prefix: str) -> None:
-        """A replica of the group that is placed here later begins in that directory."""
+        """Let a replica of the group that is placed here later begin in that directory."""
         self._preferred[group] = prefix
 
     def directory_of(self, group: GroupId) -> str:
@@ -124,7 +127,7 @@ class BrokerDirectories:
         return directory_of(self._paths.get(group, ""))
 
     def forget(self, group: GroupId) -> None:
-        """The group has no replica here any more."""
+        """Forget the group, which has no replica here any more."""
         self._paths.pop(group, None)
         self.offline.pop(group, None)
 
@@ -150,7 +153,9 @@ class BrokerDirectories:
         return f"{prefix}/{plain}" if prefix else plain
 
     def to_delete(self, plain: str) -> tuple[str, ...]:
-        """Every path at which files of a replica may lie, of the directories that are there. A
-        failed one is among them: what cannot be deleted is not confirmed as gone."""
+        """Every path at which files of a replica may lie, in directories that are present.
+
+        Failed ones are among them: files that cannot be deleted are not confirmed as gone.
+        """
         further = (f"{each.prefix}/{plain}" for each in self.further if each.known)
         return (plain, *further)

@@ -21,9 +21,9 @@
     text, body            a u32 length and that many bytes; text is UTF-8
 
 A `PeerCodec` is one version of this; `PROTOCOLS` are those that this release speaks. Both ends of a
-link use the newest that both know (`common_version`, from what the handshake said), so nothing is
-sent that the other end cannot read: an unknown kind is refused, never skipped. What is here for a
-version never changes; a new kind, or another layout of an old one, is a new version beside it.
+link use the newest that both know (`common_version`, from the handshake). So neither sends a
+message that the other cannot read: an unknown kind is refused, never skipped. The layouts of a
+version never change; a new kind, or another layout of an old one, is a new version beside it.
 
 Decoding raises ProtocolError and nothing else; every count is bounded by what is left.
 """
@@ -80,16 +80,18 @@ Read = Callable[[memoryview], Any]
 @final
 @attrs.frozen(kw_only=True)
 class PeerCodec:
-    """One version of the peer protocol: for each message the byte that says its kind and how it is
-    written, and for each kind how it is read."""
+    """One version of the peer protocol.
+
+    For each message it has the byte of its kind and the way to write it, for each kind the way to
+    read it.
+    """
 
     version: int
     writers: Mapping[type, tuple[int, Write]]
     readers: Mapping[int, Read]
 
     def encode(self, messages: Sequence[Any]) -> list[Buffer]:
-        """The parts of one frame body; what a message holds as a batch is a part of its own,
-        uncopied."""
+        """The parts of one frame body; batches in a message are parts of their own, uncopied."""
         assert len(messages) <= PEER_MESSAGES_MAX, len(messages)
         parts: list[Buffer] = [_U32.pack(len(messages))]
         for message in messages:
@@ -97,8 +99,11 @@ class PeerCodec:
         return parts
 
     def encode_frames(self, messages: Sequence[Any]) -> Iterator[list[Buffer]]:
-        """The same as several frame bodies of about PEER_FRAME_BYTES_AIM each: a turn may send a
-        megabyte for each of a thousand groups, and a frame is bounded. A message is never cut."""
+        """The messages as several frame bodies of about PEER_FRAME_BYTES_AIM each.
+
+        A turn may send a megabyte for each of a thousand groups, and a frame is bounded. A message
+        is never cut.
+        """
         parts: list[Buffer] = []
         count = size = 0
         for message in messages:
@@ -138,8 +143,10 @@ class PeerCodec:
 
 
 def common_version(mine: tuple[int, int], theirs: tuple[int, int]) -> int | None:
-    """The protocol of a link between two ends that each speak a range, oldest and newest: the
-    newest that both know, or None when there is none. Both ends reckon it, and alike."""
+    """The newest protocol that both ends of a link know, or None when there is none.
+
+    Each end speaks a range, oldest and newest. Both ends compute the same result.
+    """
     version = min(mine[1], theirs[1])
     if version < mine[1]:
         probe("older-protocol-spoken")
@@ -288,7 +295,7 @@ def _read_promise(view: memoryview) -> ReadEcho:
 
 
 def _fields(kind: int, write: Callable[[Writer, Any], None]) -> tuple[int, Write]:
-    """A message that is written field by field."""
+    """The kind and the writer of a message that is written field by field."""
 
     def written(message: Any) -> list[Buffer]:
         writer = Writer()
@@ -299,7 +306,7 @@ def _fields(kind: int, write: Callable[[Writer, Any], None]) -> tuple[int, Write
 
 
 def _whole(kind: int, read: Callable[[Reader], Any]) -> Read:
-    """Its reader, which must find nothing behind the last field."""
+    """The reader of such a message; it must find nothing behind the last field."""
 
     def found(view: memoryview) -> Any:
         reader = Reader(view, ProtocolError, f"{_ON}, kind {kind}")
@@ -333,7 +340,7 @@ PROTOCOL_2: Final = PeerCodec(
     writers={**PROTOCOL_1.writers, ReadEcho: (6, _write_promise)},
     readers={**PROTOCOL_1.readers, 6: _read_promise},
 )
-"""Voters say what they promise with an echo. By protocol 1 an echo arrives as no promise at all."""
+"""Voters say in an echo what they promise. By protocol 1 an echo arrives without any promise."""
 
 PROTOCOL_3: Final = PeerCodec(
     version=3,
@@ -348,7 +355,7 @@ PROTOCOL_3: Final = PeerCodec(
         8: _whole(8, _read_timed_heartbeat_reply),
     },
 )
-"""Nodes say what their wall clocks show. By protocol 2 a clock arrives as not known (NO_WALL)."""
+"""Nodes tell their wall clocks. By protocol 2 a clock arrives as not known (NO_WALL)."""
 
 PROTOCOL_4: Final = PeerCodec(
     version=4, writers=dict(PROTOCOL_3.writers), readers=dict(PROTOCOL_3.readers)
@@ -356,7 +363,8 @@ PROTOCOL_4: Final = PeerCodec(
 """The messages of protocol 3, over a sealed link only."""
 
 SEALED_FROM: Final = 4
-"""An end that speaks this protocol or a later one seals its links (`raftlog.seal`)."""
+"""The first protocol with sealed links (`raftlog.seal`): an end that speaks it or a later one seals
+them."""
 
 PROTOCOL_5: Final = PeerCodec(
     version=5,
@@ -375,10 +383,10 @@ PROTOCOL_5: Final = PeerCodec(
         12: _whole(12, _read_vouch_answer),
     },
 )
-"""Both ends say which life of their data directory this is: in the handshake, and by these."""
+"""Both ends tell which life of their data directory this is, in the handshake and by these."""
 
 INCARNATIONS_FROM: Final = 5
-"""Both ends of a link of this protocol or a later one have said their incarnations."""
+"""The first protocol in which both ends of a link have told their incarnations."""
 
 PROTOCOLS: Final[Mapping[int, PeerCodec]] = {
     1: PROTOCOL_1,
@@ -387,7 +395,7 @@ PROTOCOLS: Final[Mapping[int, PeerCodec]] = {
     4: PROTOCOL_4,
     5: PROTOCOL_5,
 }
-"""By version, without a gap: a link uses one of them from the oldest to the newest."""
+"""Version -> codec, without a gap: a link uses one of them from the oldest to the newest."""
 PROTOCOL_MIN: Final = min(PROTOCOLS)
 PROTOCOL_MAX: Final = max(PROTOCOLS)
 assert sorted(PROTOCOLS) == list(range(PROTOCOL_MIN, PROTOCOL_MAX + 1)), sorted(PROTOCOLS)

@@ -12,13 +12,16 @@ from raftlog.base.units import WallMillis
 from raftlog.storage.directories.incarnations import Incarnation
 
 NO_WALL: Final = WallMillis(-1)
-"""What a peer of protocol 1 or 2 says of its wall clock: nothing."""
+"""The wall clock of a peer of protocol 1 or 2, which tells none."""
 
 
 @final
 class Offer(NamedTuple):
-    """`leader` leads `group` in `term` and agreed on that with `follower` in this session: from the
-    heartbeat that carries this on, the node's heartbeats stand for the group."""
+    """An offer to let node heartbeats stand for a group.
+
+    `leader` leads `group` in `term` and agreed on that with `follower` in this session. The node's
+    heartbeats stand for the group from the one with this offer on.
+    """
 
     group: GroupId
     term: Term
@@ -28,7 +31,7 @@ class Offer(NamedTuple):
 
 @final
 class Place(NamedTuple):
-    """A group as of a term, in the lists of what a node heartbeat stands for no longer."""
+    """A group and a term, in the lists of groups for which a node heartbeat stands no longer."""
 
     group: GroupId
     term: Term
@@ -38,9 +41,9 @@ class Place(NamedTuple):
 class NodeHeartbeat(NamedTuple):
     """From a node that leads groups to one that follows in them; `round` counts within the session.
 
-    Lists are repeated until the reply to a round that carried them came back, so that a later
+    Its lists are repeated until the reply to a round that carried them came back. So a later
     heartbeat never speaks for a group that the sender stopped leading. `acked_round` is the highest
-    round whose reply the sender has worked in. `wall_ms` is the sender's wall clock.
+    round whose reply the sender has handled. `wall_ms` is the sender's wall clock.
     """
 
     round: int
@@ -52,9 +55,12 @@ class NodeHeartbeat(NamedTuple):
 
 @final
 class NodeHeartbeatReply(NamedTuple):
-    """The same round back. `disagreed` are groups offered or covered for which the replier knows a
-    higher term, another leader, or no running replica; repeated until `acked_round` passed it.
-    `wall_ms` is the replier's wall clock."""
+    """The reply to a NodeHeartbeat, with its round.
+
+    `disagreed` are offered or covered groups for which the replier knows a higher term, another
+    leader, or no running replica. They are repeated until `acked_round` has passed the first reply
+    with them. `wall_ms` is the replier's wall clock.
+    """
 
     round: int
     disagreed: tuple[Place, ...]
@@ -64,21 +70,21 @@ class NodeHeartbeatReply(NamedTuple):
 @final
 @enum.unique
 class ControllerKind(enum.IntEnum):
-    """What a broker asks of the active controller; the body's form belongs to the kind's owner."""
+    """The kinds of requests to the active controller; a kind's owner defines its body."""
 
     PROPOSE = 1
-    """A metadata command; answered when it is applied, or with the error that applying it gave."""
+    """A metadata command; answered when it is applied, or with the error of applying it."""
     REGISTER = 2
-    """A boot of a broker presents itself."""
+    """The registration of a broker's boot."""
     HEARTBEAT = 3
-    """A registered boot is alive, and how far its image is."""
+    """The sign of life of a registered boot, with the version of its image."""
     REPORT = 4
-    """Leaders' reports: membership reached, leader and term."""
+    """Leaders' reports: the membership reached, leader and term."""
 
 
 @final
 class ControllerRequest(NamedTuple):
-    """`request_no` is unique among the sender's open requests of this boot."""
+    """A request to the controller; `request_no` is unique among the sender's open requests."""
 
     request_no: int
     kind: int
@@ -87,8 +93,11 @@ class ControllerRequest(NamedTuple):
 
 @final
 class ControllerReply(NamedTuple):
-    """`error` is Kafka's code: 0 done; 41 not the controller (then `text` is the node id of the one
-    that is believed to be it, or empty); 7 busy, and nothing was done."""
+    """The answer to a ControllerRequest. `error` is Kafka's code.
+
+    NONE: done. NOT_CONTROLLER: then `text` is the node id of the presumed controller, or empty.
+    REQUEST_TIMED_OUT: the controller is busy, and did nothing.
+    """
 
     request_no: int
     error: int
@@ -99,19 +108,23 @@ class ControllerReply(NamedTuple):
 @final
 @enum.unique
 class Naming(enum.IntEnum):
-    """How a peer comes to name a life of our data directory."""
+    """The reasons for which a peer names a life of our data directory."""
 
     NAMED = 0
     """Another voter has named it."""
     KNOWN = 1
-    """It is the last one that the peer has synced. It says so once in each session, at least."""
+    """It is the last one that the peer has synced, which the peer names at least once in each
+    session."""
     REPLACED = 2
-    """So it is, and our present one will take its place when we have confirmed it."""
+    """The same, and our present one will take its place once we have confirmed it."""
 
 
 @final
 class IncarnationQuestion(NamedTuple):
-    """Is this life on the list of your data directory? 0: I know of none."""
+    """The question whether this life is on the list of the receiver's data directory.
+
+    0 means that the sender knows of none.
+    """
 
     incarnation: Incarnation
     naming: Naming
@@ -119,7 +132,10 @@ class IncarnationQuestion(NamedTuple):
 
 @final
 class IncarnationConfirmed(NamedTuple):
-    """It is. There is no answer otherwise: the directory is an old copy, and its broker ends."""
+    """The answer that it is.
+
+    Otherwise none comes: the directory is an old copy, and its broker ends.
+    """
 
     incarnation: Incarnation
     naming: Naming
@@ -127,7 +143,7 @@ class IncarnationConfirmed(NamedTuple):
 
 @final
 class VouchQuestion(NamedTuple):
-    """Which life of that directory have you synced last? It says to me that it is this one."""
+    """The question which life of that directory the receiver synced last; it claims to be this."""
 
     directory: DirectoryId
     incarnation: Incarnation
@@ -135,7 +151,7 @@ class VouchQuestion(NamedTuple):
 
 @final
 class VouchAnswer(NamedTuple):
-    """The question, and what is known: 0 when it is nothing."""
+    """The question, with the life that is known here; 0 when there is none."""
 
     directory: DirectoryId
     incarnation: Incarnation

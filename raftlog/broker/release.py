@@ -1,13 +1,14 @@
-"""What a release of raftlog speaks and writes, as one value: where two that meet may differ.
+"""The versions that a release of raftlog speaks and writes, as one value.
 
 * `codecs`: versions of the peer protocol. Two ends of a link use the newest that both know.
-* `commands`: the metadata commands, each with its versions. One is written only when the cluster's
-  feature level allows its newest form; what another release cannot read stops its loader.
-* `level_min`, `level_max`: the feature levels at which it can take part; group 0 raises the level
-  when every registered broker supports it, and from then on an older release is refused.
+* `commands`: the metadata commands, each with its versions. A command is written only when the
+  cluster's feature level allows its newest form: one that another release cannot read stops that
+  release's loader.
+* `level_min`, `level_max`: the feature levels at which it can take part. Group 0 raises the level
+  when every registered broker supports it; from then on an older release is refused.
 
-Formats of files name the oldest reader that understands them (`storage`), and need no place here.
-A process is of one release; the simulator runs several in one cluster.
+Formats of files name the oldest reader that understands them (`storage`), and need no place here. A
+process is of one release; the simulator runs several in one cluster.
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ from raftlog.metadata.features import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
 @final
 @attrs.frozen(kw_only=True)
 class Release:
-    """See the module."""
+    """The versions of one release; the module explains the fields."""
 
     codecs: Mapping[int, PeerCodec]
     commands: CommandCodec

@@ -1,8 +1,8 @@
-"""A topic's settings as this broker sees them: where each value comes from, and what they become.
+"""A topic's settings as this broker sees them: the source of each value, and their effect.
 
-The table of names and what is valid is `metadata.topic_configs`; here the broker's own defaults are
-laid between the built-in ones and the topic's overrides: those of its file, over them what group 0
-holds for every broker, and over that what it holds for this one.
+`metadata.topic_configs` has the table of names and valid values. Here the broker's own defaults are
+laid between the built-in ones and the topic's overrides. They are, from weakest to strongest, the
+defaults of its file, those that group 0 holds for every broker, and those for this one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,20 +40,23 @@ class EffectiveSetting(NamedTuple):
 
 @final
 class BrokerDefaults(NamedTuple):
-    """What a broker says about topics, by topic-level name: given to it, given to every broker, and
-    read from its file. The first that has a name counts."""
+    """A broker's defaults for topics, by topic-level name.
+
+    They were given to it, given to every broker, or read from its file. The first that has a name
+    counts.
+    """
 
     own: Mapping[str, str]
     every: Mapping[str, str]
     file: Mapping[str, str]
 
     def merged(self) -> dict[str, str]:
-        """Name to the value that counts."""
+        """Topic-level name -> the value that counts."""
         return {**self.file, **self.every, **self.own}
 
 
 def defaults_of(config: BrokerConfig, settings: BrokerSettings) -> BrokerDefaults:
-    """The defaults of a broker, under settings of the image."""
+    """The defaults of a broker, under the broker settings of the image."""
     file = dict(config.topic_defaults)
     if config.read_consistency != "committed":
         file.setdefault("raftlog.read.consistency", config.read_consistency)
@@ -62,7 +65,7 @@ def defaults_of(config: BrokerConfig, settings: BrokerSettings) -> BrokerDefault
 
 
 def effective_settings(overrides: Pairs, defaults: BrokerDefaults) -> list[EffectiveSetting]:
-    """All settings of a topic, by name."""
+    """All settings of a topic, in the order of their names."""
     own = dict(overrides)
     built_in = built_in_defaults(own.items())
     return [_effective(setting, own, defaults, built_in) for setting in TOPIC_CONFIGS.values()]
@@ -86,7 +89,7 @@ def _effective(
 
 
 def topic_values(overrides: Pairs, defaults: BrokerDefaults) -> dict[str, str]:
-    """Name to effective value."""
+    """Topic-level name -> effective value."""
     own = tuple(overrides)
     return effective_configs(own, {**built_in_defaults(own), **defaults.merged()}.items())
 
@@ -94,11 +97,14 @@ def topic_values(overrides: Pairs, defaults: BrokerDefaults) -> dict[str, str]:
 def partition_config(
     values: Mapping[str, str], config: BrokerConfig, *, internal: bool = False
 ) -> PartitionConfig:
-    """What a partition of a topic with these effective values is told. The cluster's own topics
-    (`internal`) are never deleted by size or age, whatever the broker-wide defaults say."""
+    """The configuration of a partition of a topic with these effective values.
+
+    The cluster's own topics (`internal`) are never deleted by size or age, whatever the broker-wide
+    defaults say.
+    """
     deletes = not internal and retention_deletes(values["cleanup.policy"])
-    # With `compact` alone, retention would remove the last record of a key, and `log.retention.*`
-    # of the broker reaches such topics, too.
+    # With `compact` alone, retention would remove the last record of a key. `log.retention.*` of
+    # the broker applies to such topics too.
     return PartitionConfig(
         max_message_bytes=int(values["max.message.bytes"]),
         min_insync_replicas=int(values["min.insync.replicas"]),
@@ -119,5 +125,5 @@ def partition_config(
 
 
 def log_options(values: Mapping[str, str], config: BrokerConfig) -> LogOptions:
-    """How the log of a partition with these effective values lies on disk."""
+    """The sizes on disk of the log of a partition with these effective values."""
     return config.log_sizes or LogOptions(segment_bytes=int(values["segment.bytes"]))

@@ -1,8 +1,8 @@
-"""One turn of a broker: its time and image, the replicas that run, timers, and the effects so far.
+"""One turn of a broker: its time and image, the running replicas, timers, and the effects so far.
 
-One object per broker, with the values of the turn that is under way; all rooms of the broker get
-it. Calls that are handed in are bound methods or partials of functions, never closures: a simulated
-broker can then be copied whole.
+There is one object per broker, with the values of the present turn; all rooms of the broker get it.
+Calls that are handed in are bound methods or partials of functions, never closures: so a simulated
+broker can be copied whole.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ Then = Callable[[Any], None]
 
 @attrs.define(eq=False, kw_only=True)
 class Turn:
-    """See the module. `now` and `wall` are those of the turn; `image` is the last one applied."""
+    """The present turn. `now` and `wall` are its clocks; `image` is the last one applied."""
 
     config: BrokerConfig
     cluster: ClusterId
@@ -42,12 +42,13 @@ class Turn:
     wall: WallMillis = WallMillis(0)
     image: ClusterImage = EMPTY_IMAGE
     replicas: dict[GroupId, PartitionReplica] = attrs.Factory(dict)
-    """Running replicas by group; opened, not failed for good. Group 0 is among them."""
+    """Group -> its running replica, which is open and not failed for good. Group 0 is among them.
+    """
     log_directories: BrokerDirectories
     caught_up: bool = False
     """Whether the image has been as new as the registration of this boot."""
     routes: int = 0
-    """Rises with whatever may change who leads which partition, as far as it is known here."""
+    """Rises with every change that may affect which broker leads which partition."""
     touched: dict[GroupId, PartitionReplica] = attrs.Factory(dict)
     sessions: dict[NodeId, LinkUp] = attrs.Factory(dict)
     timers: Timers = attrs.Factory(Timers)
@@ -65,13 +66,13 @@ class Turn:
 
     @property
     def defaults(self) -> BrokerDefaults:
-        """What this broker says about topics: its file, and what the image holds for it."""
+        """The defaults for topics: those of the broker's file, and those of the image for it."""
         return defaults_of(self.config, self.image.settings)
 
     # --- replicas ---
 
     def touch(self, group: GroupId) -> None:
-        """The group's replica may have something to give: it is taken at the end of the turn."""
+        """Take the group's replica at the end of the turn, since it may have output."""
         replica = self.replicas.get(group)
         if replica is not None:
             self.touched[group] = replica
@@ -79,7 +80,7 @@ class Turn:
     # --- peers ---
 
     def send(self, node: NodeId, message: object) -> None:
-        """One more message of this turn's PeerSend; dropped when there is no link."""
+        """Add a message to this turn's PeerSend; it is dropped when there is no link."""
         if node in self.sessions:
             self.outbox.setdefault(node, []).append(message)
 
@@ -90,16 +91,15 @@ class Turn:
     # --- time ---
 
     def at(self, deadline: Instant, call: Callable[..., None], *args: object) -> Timer:
-        """`call(*args)` in the first turn at or after `deadline`, unless cancelled."""
+        """Make `call(*args)` in the first turn at or after `deadline`, unless it is cancelled."""
         return self.timers.at(deadline, call, *args)
 
     def soon(self, call: Callable[..., None], *args: object) -> None:
-        """`call(*args)` later in this turn, before the replicas are taken."""
+        """Make `call(*args)` later in this turn, before the replicas are taken."""
         self._soon.append((call, args))
 
     def run_soon(self) -> None:
-        """Make the calls asked for by `soon`, and those that they ask for; only the broker calls
-        this."""
+        """Make the calls asked for by `soon`, also by these calls; only the broker calls this."""
         while self._soon:
             calls, self._soon = self._soon, []
             for call, args in calls:
@@ -114,7 +114,7 @@ class Turn:
         args: tuple[Any, ...],
         then: Then,
     ) -> None:
-        """`function(disk, *args)` off the loop; `then` gets what it returned, or its error."""
+        """Run `function(disk, *args)` off the loop; `then` gets its result, or its error."""
         self.effects.jobs.append(Job(self._wait_for(then), directory, function, args))
 
     def search(
@@ -125,18 +125,21 @@ class Turn:
         then: Then,
         wanted: Callable[[], bool] | None = None,
     ) -> None:
-        """A job that only reads and may take seconds: it holds up no job, no read, and no search of
-        another group. When it is not `wanted` any more, `then` may get None."""
+        """Run a job that only reads and may take seconds, beside other jobs and reads.
+
+        It delays only searches of the same group. When it is not `wanted` any more, `then` may get
+        None.
+        """
         token = self._wait_for(then)
         search = Job(token, replica.directory, function, args, replica.group, wanted)
         self.effects.jobs.append(search)
 
     def read(self, where: FileSlice, then: Then) -> None:
-        """A cold read; `then` gets bytes or a RaftlogError."""
+        """Read a slice of a file off the loop; `then` gets bytes or a RaftlogError."""
         self.effects.reads.append(Read(self._wait_for(then), where))
 
     def done(self, token: int, value: object) -> None:
-        """A job or read came back; only the broker calls this."""
+        """Take the result of a job or read; only the broker calls this."""
         self._pending.pop(token)(value)
 
     @property
@@ -146,7 +149,7 @@ class Turn:
 
     @property
     def jobs_pending(self) -> int:
-        """Jobs and reads that have not come back."""
+        """The number of jobs and reads that have not come back."""
         return len(self._pending)
 
     def _wait_for(self, then: Then) -> int:
@@ -161,5 +164,5 @@ class Turn:
         self.tracer.emit(TraceEvent(name, where, tuple(fields.items())))
 
     def count(self, name: str, add: int = 1) -> None:
-        """A counter of the metrics page."""
+        """Add to a counter of the metrics page."""
         self.counters[name] += add

@@ -1,5 +1,6 @@
-"""The queue of events that wait for a broker's turns, and the order in which the effects of a turn
-are performed: one policy for every shell, the runtime's and the simulator's.
+"""The queue of events for a broker's turns, and the order in which a turn's effects are performed.
+
+It is one policy for every shell, the runtime's and the simulator's.
 
 1. Completions (syncs, reads, timers, links, admin calls) go first: they free what others wait for.
 2. Acknowledgements of peers wait for the next turn, whatever it is for, when no group needs them to

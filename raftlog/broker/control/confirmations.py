@@ -1,8 +1,8 @@
-"""What waits until a majority has confirmed that this node leads the metadata group.
+"""Lets callers wait until a majority has confirmed that this node leads the metadata group.
 
-A read index (Ongaro's thesis, 6.4) confirms it for all that had come when it was opened, and for
-nothing that comes later. One is open at most; what comes meanwhile waits for the next, all of it
-for the same one. So a majority that is slow makes batches larger, and not reads more.
+A read index (Ongaro's thesis, 6.4) confirms it for all callers that came before it was opened, and
+for none that come later. At most one is open. Later callers wait for the next one, all together. So
+a slow majority makes batches larger, and not reads more.
 """
 
 from collections.abc import Callable
@@ -22,9 +22,12 @@ Then = Callable[[bool], None]
 @final
 @attrs.define(eq=False)
 class Confirmations:
-    """`lost` is called when no read can be opened here: this node leads no more, and `end` follows.
-    `_asked` wait for the read that is open, number `_number`, and `_gathered` for the next. How
-    many may wait is the caller's business."""
+    """The waiting callers of one leadership.
+
+    `lost` is called when no read can be opened here: this node leads no more, and `end` follows.
+    `_asked` wait for the open read, number `_number`, and `_gathered` for the next. The caller
+    limits how many may wait.
+    """
 
     turn: Turn
     lost: Callable[[], None]
@@ -34,21 +37,20 @@ class Confirmations:
     _opening: bool = False
 
     def wait(self, then: Then) -> None:
-        """`then(True)` once a majority has confirmed that this node leads now; `then(False)` when
-        it cannot."""
+        """Call `then(True)` once a majority has confirmed this leadership, `then(False)` if not."""
         self._gathered.append(then)
         self._open_soon()
 
     def end(self) -> None:
-        """The leadership is over: nothing that waits can be confirmed."""
+        """End the leadership: nothing that waits can be confirmed."""
         waiting = [*self._asked, *self._gathered]
         self._asked, self._gathered = [], []
-        self._number += 1  # the read that is open says nothing of a leadership that may come
+        self._number += 1  # the open read says nothing about a later leadership of this node
         for then in waiting:
             then(False)
 
     def _open_soon(self) -> None:
-        """One read for all of a turn."""
+        """Open one read for all callers of a turn, at its end."""
         if self._gathered and not self._asked and not self._opening:
             self._opening = True
             self.turn.soon(self._open)
@@ -63,7 +65,7 @@ class Confirmations:
         replica = turn.replicas.get(METADATA_GROUP)
         if replica is not None and replica.read_index(came, turn.now) is None:
             turn.touch(METADATA_GROUP)
-        else:  # it was deposed, or its log is closed
+        else:  # this node was deposed, or its log is closed
             probe("controller-not-confirmed")
             self.lost()
 

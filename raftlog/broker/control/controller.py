@@ -1,20 +1,21 @@
-"""The controller: what only the leader of the metadata group does.
+"""The controller: the duties that only the leader of the metadata group has.
 
-Theory of operation. Whoever leads group 0, has committed in its own term and has applied
-everything before is *active*. It decides on top of a projection: the committed image with
-everything applied that it has proposed and that is not committed yet. Nobody else proposes in its
-term, so records commit in the order of proposal or not at all, and the projection is exact: that
-is asserted at each commit. An answer leaves when everything proposed before it is committed; when
-leadership is lost, all that wait are told to ask again.
+Theory of operation. The leader of group 0 is *active* once it has committed in its own term and has
+applied everything before. It decides on top of a projection: the committed image with every
+proposal applied that is not committed yet. No other node proposes in its term, so records commit in
+the order of proposal or not at all. Hence the projection is exact, which is asserted at each
+commit. An answer leaves when everything proposed before it is committed. When leadership is lost,
+all callers that wait are told to ask again.
 
 Laws:
 
-1. A request becomes at most one command; refusals are judged by the same `apply` that every replica
-   runs.
-2. Who speaks is known from the link. A broker speaks of its own boots, replicas and files only.
-3. Nothing is answered from the projection before what it rests on is committed.
-4. Who hears how things are, and not what was done for him, hears it when a majority has said that
-   nobody else decides: this node may have been deposed and not know it.
+1. A controller request becomes at most one command; refusals are judged by the same `apply` that
+   every replica runs.
+2. The link tells who the sender is. A broker speaks of its own boots, replicas and files only.
+3. No answer that rests on the projection leaves before that part is committed.
+4. An answer about the state of the cluster waits until a majority has confirmed this leadership:
+   this node may have been deposed and not know it. Answers about the sender's own command do not
+   wait.
 """
 
 from collections.abc import Callable
@@ -59,25 +60,28 @@ from raftlog.metadata.rules.apply import apply
 from raftlog.metadata.rules.once import done_before, once_problem
 
 _LOOKS_PER_SESSION: Final = 6
-"""How often sessions are looked at: a silent broker is fenced at most so much too late."""
+"""Checks in the time of one session: a silent broker is fenced at most that part too late."""
 
 _REPEATED: Final = (r.Heartbeat, r.Reports)
-"""Law 4 does not speak of them: brokers repeat them, and go by the image and not by the answer."""
+"""Requests to which law 4 does not apply: brokers repeat them, and act by the image and not by the
+answer."""
 
 _OF_BROKERS: Final = (c.RegisterBroker, r.Reports)
-"""They have places that requests of clients cannot take: an unregistered broker takes no part."""
+"""Requests with places that those of clients cannot take: an unregistered broker takes no part."""
 
 
 @final
 @attrs.define(eq=False)
 class Controller:
-    """`term` is the term in which this node is active, None when it is not. `founders` are the
+    """Answers controller requests and proposes commands, while this node is active.
+
+    `term` is the term in which this node is active, None when it is not. `founders` are the
     formatted controllers, () on a joiner, which can never lead an unfounded cluster.
 
-    `_expected` are the proposals not yet committed, by serial, with what applying them gave here;
-    `_after` are answers that leave when that serial is committed; `_outgoing` are those not yet
-    handed to the log. `_waiting` calls have no answer yet: those in `_after`, and those that a
-    majority must confirm first.
+    `_expected`: serial of each proposal not yet committed -> the result of applying it here.
+    `_after`: serial -> answers that leave when it is committed. `_outgoing`: proposals not yet
+    handed to the log. `_waiting` is the number of calls without an answer: those in `_after`, and
+    those that a majority must confirm first.
     """
 
     turn: Turn
@@ -150,7 +154,10 @@ class Controller:
         )
 
     def _resign(self) -> None:
-        """Somebody else decides now; what was proposed may or may not be committed."""
+        """End the leadership: another node decides now.
+
+        Open proposals may or may not be committed.
+        """
         self.turn.trace("controller-resigned", self._where(), term=self.term)
         waiting = [call for entries in self._after.values() for call, _ in entries]
         if self._waiting:
@@ -167,7 +174,7 @@ class Controller:
         assert self._waiting == 0, self._waiting
 
     def _look(self, term: Term) -> None:
-        """Fence who fell silent, and look again later, as long as this leadership lasts."""
+        """Fence brokers that fell silent, and check again later, while this leadership lasts."""
         if self.term != term:
             return
         turn = self.turn
@@ -179,7 +186,7 @@ class Controller:
         turn.at(Instant(turn.now + pause), self._look, term)
 
     def _move_metadata_group(self) -> None:
-        """Group 0's own membership: the wanted controllers vote, every other broker learns."""
+        """Move group 0's own membership: the wanted controllers vote, every other broker learns."""
         image = self.turn.image
         replica = self.turn.replicas.get(METADATA_GROUP)
         if replica is None or image.cluster_id is None:
@@ -217,7 +224,7 @@ class Controller:
         return applied
 
     def _flush(self) -> None:
-        """All proposals of a turn go to the log together: one batch, one sync."""
+        """Hand all proposals of a turn to the log together: one batch, one sync."""
         self._flushing = False
         if self.term is None or not self._outgoing:
             return
@@ -227,7 +234,7 @@ class Controller:
             self._resign()
 
     def applied(self, proposal: Proposal, applied: Applied, position: int) -> None:
-        """A record was committed and applied; the loader shows every one, in order."""
+        """Take a record that was committed and applied; the loader shows every one, in order."""
         if self.term is None or proposal.term != self.term:
             return
         expected = self._expected.pop(proposal.serial)
@@ -245,8 +252,11 @@ class Controller:
             self._check_images(applied.image)
 
     def _check_images(self, image: ClusterImage) -> None:
-        """Now and then, when nothing else is proposed: let every replica compare its image with
-        this one, and put a snapshot into the log, before which it may be trimmed."""
+        """Propose a digest or a snapshot of the image now and then, when nothing else is proposed.
+
+        By the digest every replica compares its image with this one. Before a snapshot the log may
+        be trimmed.
+        """
         if image.version - self._snapshot_at >= self.snapshot_every:
             self._snapshot_at = self._compared = image.version
             self._put_snapshot(encode_snapshot(image))
@@ -267,7 +277,7 @@ class Controller:
     # --- calls ---
 
     def serve(self, call: WaitingCall) -> None:
-        """Answer a call, now or when what it led to is committed."""
+        """Answer a call, now or when the command that it led to is committed."""
         if self.term is None:
             self._redirect(call)
             return
@@ -282,7 +292,7 @@ class Controller:
         if self._is_full(type(request)):
             self._reply(call, self._refusal(Refusal.BUSY, "too many calls are waiting"))
             return
-        if isinstance(request, r.ShownEverywhere):  # law 4: what brokers said of images stays true
+        if isinstance(request, r.ShownEverywhere):  # law 4: a version that was told stays true
             self._version_waits.wait(call, request)
             return
         proposed = self._serial
@@ -293,15 +303,18 @@ class Controller:
             self._confirm(call, answer, self._serial)
 
     def _is_full(self, kind: type[Any]) -> bool:
-        """Whether a call of this kind must come again. Brokers are few and known, and one whose
-        heartbeats are refused is fenced."""
+        """Whether a call of this kind must be refused for now.
+
+        A heartbeat never is: brokers are few and known, and a broker whose heartbeats are refused
+        is fenced.
+        """
         if kind is r.Heartbeat:
             return False
         more = CONTROLLER_BROKER_CALLS_MAX if kind in _OF_BROKERS else 0
         return self._waiting >= CONTROLLER_CALLS_MAX + more
 
     def _confirm(self, call: WaitingCall, answer: r.ControllerAnswer, serial: int) -> None:
-        """Answer when a majority has confirmed this leadership, too."""
+        """Answer once a majority has confirmed this leadership too."""
         self._waiting += 1
         self._confirmations.wait(partial(self._confirmed, call, answer, serial))
 
@@ -315,7 +328,7 @@ class Controller:
             self._redirect(call)
 
     def _answer(self, call: WaitingCall, answer: r.ControllerAnswer, serial: int) -> None:
-        """Answer when the proposals up to that one are committed: they are in order."""
+        """Answer when the proposals up to `serial` are committed: they commit in order."""
         if serial not in self._expected:
             self._reply(call, answer)
             return
@@ -341,7 +354,7 @@ class Controller:
         once: OnceId | None = None,
         validate_only: bool = False,
     ) -> r.ControllerAnswer:
-        """Propose a command and say what is to be answered."""
+        """Propose a command and return what to answer."""
         if isinstance(command, controller_requests.Refused):
             return self._refusal(command.refusal, command.message)
         applied = apply(self.projected, command) if validate_only else self._propose(command, once)
@@ -380,7 +393,7 @@ class Controller:
             return self._refusal(*problem)
         answer = self._serve_submit(sender, request.request, once)
         if request.again and done_before(self.projected, once) is None:
-            # Nothing was done; a first try that is still on its way must do nothing either.
+            # Nothing was done. A first try that is still on its way must do nothing either.
             probe("request-closed")
             self._propose(c.CloseRequest(refusal=answer.refusal), once)
         return answer
@@ -426,8 +439,11 @@ class Controller:
         return r.ControllerAnswer(refusal=None, message="", version=self.projected.version)
 
     def _serve_reports(self, sender: NodeId, request: r.Reports) -> r.ControllerAnswer:
-        """Each report by itself; one that is not newer, or of a group that is gone, is nobody's
-        fault: the reporter sees in the image what became of it."""
+        """Propose each report by itself.
+
+        A report that is not newer, or of a group that is gone, is no error: the reporter sees the
+        result in the image.
+        """
         for report in request.reports:
             if report.leader is not None and report.leader.node != sender:
                 what = f"broker {sender} reports for {report.leader}"
@@ -442,7 +458,7 @@ class Controller:
     def _is_sender(
         self, sender: NodeId, node: NodeId, directory: DirectoryId, boot: BootNumber
     ) -> bool:
-        """Whether what is said of a boot is what the link's handshake proved."""
+        """Whether a boot that a request names is the one that the link's handshake proved."""
         if sender != node:
             return False
         if sender == self.turn.config.node:

@@ -1,7 +1,7 @@
-"""Several requests to the controller, one answer to the client.
+"""Sends several requests to the controller for one answer to the client.
 
-Each request is asked on its own. When all have an outcome, and this broker's own image shows what
-was done, `then` is called once with the outcomes in the order of asking.
+Each is asked on its own. When all have an outcome, and this broker's own image shows the results,
+`then` is called once with the outcomes in the order of asking.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,10 @@ from raftlog.metadata.requests import (
 
 
 class CallOutcome(NamedTuple):
-    """`error` 0: done; an image of `version` shows it. `value` is what the controller allocated."""
+    """`error` 0: done, and an image of `version` shows it.
+
+    `value` is what the controller allocated.
+    """
 
     error: int
     message: str
@@ -40,7 +43,7 @@ class CallOutcome(NamedTuple):
 @final
 @attrs.define(eq=False)
 class ControllerCalls:
-    """Add requests or ready outcomes, then `begin`."""
+    """Collects requests and ready outcomes; `begin` asks the controller."""
 
     client: "ControllerClient"
     deadline: Instant
@@ -50,16 +53,16 @@ class ControllerCalls:
     _open: int = 0
 
     def add(self, request: Performable) -> None:
-        """The next outcome is the controller's, which performs this at most once."""
+        """Let the next outcome be the controller's, which performs `wish` at most once."""
         self._requests.append((len(self.outcomes), request))
         self.outcomes.append(None)
 
     def known(self, error: int, message: str = "") -> None:
-        """The next outcome is known without asking."""
+        """Let the next outcome be this one, without asking."""
         self.outcomes.append(CallOutcome(error, message))
 
     def keep(self, outcome: CallOutcome) -> None:
-        """The next outcome is one of an earlier try."""
+        """Let the next outcome be one of an earlier try."""
         self.outcomes.append(outcome)
 
     def begin(self) -> None:
@@ -88,7 +91,7 @@ class ControllerCalls:
             self._see()
 
     def _see(self) -> None:
-        """Wait until the own image shows what was done: the client will look for it here next."""
+        """Wait until the own image shows the results: the client will look for them here next."""
         if self._shown():
             self._finish()
         else:
@@ -105,8 +108,7 @@ class ControllerCalls:
 @final
 @attrs.frozen(eq=False)
 class ControllerClient:
-    """Asks the controller on behalf of clients, and waits until this broker's image shows what was
-    done there."""
+    """Asks the controller for clients, and waits until this broker's image shows the result."""
 
     turn: Turn
     channel: ControllerChannel
@@ -121,14 +123,19 @@ class ControllerClient:
         then: Callable[[ControllerReply], None],
         again: Callable[[], bytes] | None = None,
     ) -> None:
-        """Ask the active controller, wherever it is; `then` gets its reply, or REQUEST_TIMED_OUT at
-        the deadline. `again` gives the body of a try after one that may still be on its way."""
+        """Ask the active controller, wherever it is.
+
+        `then` gets its reply, or REQUEST_TIMED_OUT at the deadline. `again` gives the body of a try
+        after one that may still be on its way.
+        """
         self.channel.ask(kind, body, deadline, then, again)
 
     def when_current(self, deadline: Instant, then: Callable[[bool], None]) -> None:
-        """`then(True)` once this broker's image shows everything that any client was told before
-        this call; `then(False)` when that is not to be had by the deadline. An image may be behind:
-        that of a broker that has just booted is empty."""
+        """Call `then(True)` once this broker's image shows everything that any client was told.
+
+        Only answers before this call count. `then(False)` is called when the deadline comes first.
+        An image may be behind: that of a broker that has just booted is empty.
+        """
         told = partial(self._version_told, deadline, then)
         self.ask(ControllerKind.PROPOSE, encode_body(CurrentVersion()), deadline, told)
 

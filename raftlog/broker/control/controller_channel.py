@@ -1,14 +1,14 @@
-"""Asking the active controller, wherever it is: routing, hints, retries, one deadline.
+"""Asks the active controller, wherever it is: routing, hints, retries, one deadline.
 
-An ask is tried at the controller that this node believes in: itself, the leader of its own
-replica of the metadata group, the node that the last refusal named, or else the configured
-controllers in turn. A refusal (error 41; 7 when it is busy), a broken link or silence leads to
-another try; at the deadline the asker hears error 7, outcome unknown. What must not be performed
-twice goes inside of a `OnceRequest`, numbered by `once`.
+A request is tried at the controller that this node believes in. That is itself, the leader of its
+own replica of the metadata group, the node that the last refusal named, or else the configured
+controllers in turn. A refusal (NOT_CONTROLLER; REQUEST_TIMED_OUT when it is busy), a broken link or
+silence leads to another try. At the deadline the caller gets REQUEST_TIMED_OUT: outcome unknown. A
+request that must not be performed twice goes inside of a `OnceRequest`, numbered by `once`.
 
-A try that went unanswered may still be on its way, over a link that is slow and not broken, and may
+A try without an answer may still be on its way, over a link that is slow and not broken. It may
 arrive when its receiver is the controller again. So later tries say that they are not the first,
-and a refusal of an earlier one is not the answer.
+and a refusal of an earlier try is not the answer.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ class Server(Protocol):
 @final
 @attrs.define(eq=False)
 class ControllerCall:
-    """One request at the controller; `reply` exactly once, now or in a later turn."""
+    """One request at the controller. Call `reply` exactly once, in this turn or a later one."""
 
     sender: NodeId
     kind: int
@@ -52,7 +52,7 @@ class ControllerCall:
     _replied: bool = False
 
     def reply(self, error: int, text: str = "", body: bytes = b"") -> None:
-        """The answer; lost without a word when the asker's session is over."""
+        """Send the answer; it is dropped when the asker's session is over."""
         assert not self._replied, (self.sender, self.kind, self._request_no)
         self._replied = True
         self._deliver(ControllerReply(self._request_no, error, text, body))
@@ -61,8 +61,11 @@ class ControllerCall:
 @final
 @attrs.define(eq=False)
 class OpenRequest:
-    """One open question of this node. `numbers`: that of its last try, after those of tries that
-    went unanswered, if it has another body, `again`, for what follows them."""
+    """One open request of this node.
+
+    `numbers` has the number of its last try. Before it stand those of tries without an answer, if
+    later tries have another body, which `again` gives.
+    """
 
     numbers: list[int]
     kind: int
@@ -73,23 +76,26 @@ class OpenRequest:
     expiry: Timer | None = None
     retry: Timer | None = None
     asked: NodeId | None = None
-    """Who was asked last and has not answered."""
+    """The node that was asked last and has not answered."""
     over: bool = False
 
     def answered_by(self, reply: ControllerReply) -> bool:
-        """Not by the refusal of an earlier try, when the last one may be judged otherwise."""
+        """Whether this reply decides.
+
+        A refusal of an earlier try does not, as the last may get another.
+        """
         return reply.error == 0 or reply.request_no == self.numbers[-1]
 
 
 @final
 @attrs.define(eq=False)
 class ControllerChannel:
-    """Both ends: asks of this node, and calls that others make here."""
+    """Both ends of the channel: requests of this node, and calls that other nodes make here."""
 
     turn: Turn
     server: Server
     _asks: dict[int, OpenRequest] = attrs.Factory(dict)
-    """By each of their numbers."""
+    """Number of a try -> its request."""
     _open: int = 0
     _last_no: int = 0
     _hint: NodeId | None = None
@@ -108,8 +114,10 @@ class ControllerChannel:
         then: OnReply,
         again: Callable[[], bytes] | None = None,
     ) -> None:
-        """See the module. `then` is called exactly once, never before this call returns. `again`
-        gives the body of a try after one that went unanswered."""
+        """Ask the controller. `then` is called exactly once, never before this call returns.
+
+        `again` gives the body of a try after one that had no answer.
+        """
         own = 0 if kind == ControllerKind.PROPOSE else CONTROLLER_OWN_REQUESTS_MAX
         if self._open >= CONTROLLER_REQUESTS_MAX + own:
             probe("controller-requests-over-limit")
@@ -122,7 +130,7 @@ class ControllerChannel:
         self._try(ask)
 
     def replied(self, peer: NodeId, reply: ControllerReply) -> None:
-        """An answer from another node, or from ourselves."""
+        """Take an answer from another node, or from this one."""
         ask = self._asks.get(reply.request_no)
         if ask is None or ask.asked != peer or not ask.answered_by(reply):
             probe("controller-reply-too-late")
@@ -139,7 +147,7 @@ class ControllerChannel:
         self._finish(ask, reply)
 
     def link_down(self, peer: NodeId) -> None:
-        """What was asked there is asked elsewhere."""
+        """Ask another node whatever was asked at `peer`."""
         if self._hint == peer:
             self._hint = None
         for ask in list(self._asks.values()):
@@ -153,7 +161,7 @@ class ControllerChannel:
         self._asks[self._last_no] = ask
 
     def _lose(self, ask: OpenRequest) -> None:
-        """The last try went unanswered."""
+        """Take it that the last try gets no answer."""
         ask.asked = None
         if ask.again is not None:
             self._number(ask)
@@ -184,7 +192,7 @@ class ControllerChannel:
         ask.retry = self.turn.at(Instant(self.turn.now + pause), self._try, ask)
 
     def _unanswered(self, ask: OpenRequest) -> None:
-        """No answer for a whole session time: the request or its answer may be lost."""
+        """Try again after a session time without an answer: one of the messages may be lost."""
         if not ask.over:
             probe("controller-request-repeated")
             self._lose(ask)
@@ -207,8 +215,10 @@ class ControllerChannel:
         ask.then(reply)
 
     def _target(self) -> NodeId | None:
-        """Whom to ask: the best knowledge first, then in turn the controllers that are configured
-        and those that came later."""
+        """The node to ask: the best knowledge first, then in turn all controllers.
+
+        These are the configured ones and those that came later.
+        """
         if self.server.active:
             return self.turn.config.node
         sessions = self.turn.sessions
@@ -236,7 +246,7 @@ class ControllerChannel:
         )
 
     def requested(self, peer: NodeId, session: SessionId, request: ControllerRequest) -> None:
-        """Another node asks; refused at once unless this node is the active controller."""
+        """Take a request of another node; it is refused at once unless this node is active."""
         deliver = _Deliverer(self, peer, session)
         call = ControllerCall(peer, request.kind, request.body, request.request_no, deliver.deliver)
         if not self.server.active:
@@ -258,12 +268,12 @@ class ControllerChannel:
 @final
 @attrs.define(eq=False)
 class _Deliverer:
-    """Carries one reply back to who asked, in the session in which he asked."""
+    """Carries one reply back to its asker, in the session of the request."""
 
     channel: ControllerChannel
     asker: NodeId
     session: SessionId | None
-    """None: this node itself."""
+    """The session of the asker; None when this node itself asked."""
 
     def deliver(self, reply: ControllerReply) -> None:
         turn = self.channel.turn
@@ -276,5 +286,5 @@ class _Deliverer:
 
 
 def _node_of(text: str) -> NodeId | None:
-    """The node that a refusal named; what is not a number names nobody."""
+    """The node that a refusal named; None when the text is no number."""
     return NodeId(int(text)) if text.isascii() and text.isdigit() and len(text) < 11 else None

@@ -1,7 +1,7 @@
-"""What the controller makes of a request: one command, or the reason why not. Pure.
+"""Turns a request to the controller into one command, or the reason why not. Pure.
 
-A request is judged against the image that will be when everything proposed so far is committed. A
-request that is fulfilled already is not refused: an asker whose answer was lost asks again.
+A request is judged against the image that will hold when every proposal so far is committed. If the
+image already is as requested, that is no refusal: a broker whose answer was lost asks again.
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ from raftlog.metadata.topic_image import PartitionImage, TopicImage
 
 
 class Refused(NamedTuple):
-    """Why a request is not fulfilled."""
+    """The reason why a request is refused."""
 
     refusal: Refusal
     message: str
@@ -49,13 +49,13 @@ SUBMITTED: Final = (
     c.UnregisterBroker,
     c.ChangeController,
 )
-"""What a broker may ask for as it is."""
+"""Commands that a broker may ask for as they are."""
 
 
 def command_of(
     image: ClusterImage, sender: NodeId, request: Performable
 ) -> c.Command | Refused | None:
-    """The command that fulfils the request; None when it is fulfilled already."""
+    """The command that fulfils the request; None when the image already fulfils it."""
     if isinstance(request, NewTopicRequest):
         return create_topic(image, request)
     if isinstance(request, GrowTopicRequest):
@@ -73,8 +73,11 @@ def command_of(
 
 
 def submitted_problem(command: c.Command, sender: NodeId) -> Refused | None:
-    """Why a broker may not ask for this command. Who speaks is known from the link, never from what
-    is said: a broker speaks of its own replicas and files only."""
+    """The reason why a broker may not ask for this command, or None.
+
+    The sender is known from the link, never from the request. A broker speaks of its own replicas
+    and files only.
+    """
     if not isinstance(command, SUBMITTED):
         return Refused(Refusal.MALFORMED, f"{type(command).__name__} is not for brokers to ask")
     speaker = sender
@@ -204,8 +207,11 @@ def reassign(image: ClusterImage, request: ReassignRequest) -> c.SetTarget | Ref
 
 
 def alter_topic(image: ClusterImage, request: AlterTopicRequest) -> c.AlterTopicConfigs | Refused:
-    """The command that changes a topic's settings. The controller makes it, not the broker that was
-    asked: two brokers that append to one list at the same time would lose one of the words."""
+    """The command that changes a topic's settings.
+
+    The controller makes it, not the broker that a client asked: two brokers that append to one list
+    at the same time would lose one of the words.
+    """
     topic = image.topics.get(request.topic_id)
     if topic is None:
         return _unknown(request.topic_id)
@@ -220,7 +226,7 @@ def alter_topic(image: ClusterImage, request: AlterTopicRequest) -> c.AlterTopic
 def alter_broker(
     image: ClusterImage, request: AlterBrokerRequest
 ) -> c.AlterBrokerConfigs | Refused:
-    """The command that changes settings of a broker, or of every one."""
+    """The command that changes settings of one broker, or of all."""
     own = image.settings.get(request.owner, ())
     altered = altered_settings(own, request.changes, replace=request.replace)
     if isinstance(altered, str):
@@ -249,8 +255,7 @@ def prefer(image: ClusterImage, request: PreferLeaderRequest) -> c.SetTarget | R
 
 
 def _cancelled(partition: PartitionImage) -> tuple[NodeId, ...]:
-    """The nodes to go back to, in the order of the target as far as they are in it. None when
-    settled."""
+    """The nodes to go back to, in the order of the target as far as possible; () when settled."""
     if partition.settled:
         return ()
     nodes = partition.nodes_before
@@ -259,7 +264,7 @@ def _cancelled(partition: PartitionImage) -> tuple[NodeId, ...]:
 
 
 def metadata_target(image: ClusterImage) -> Membership:
-    """Who should be in group 0: the wanted controllers vote, every other broker learns."""
+    """The membership that group 0 should have: the wanted controllers vote, all others learn."""
     learners = sorted(
         broker.metadata_replica
         for _, broker in sorted(image.brokers.items())

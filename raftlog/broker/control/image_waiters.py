@@ -1,5 +1,4 @@
-"""Requests that wait until the metadata shows something: a topic that exists, partitions with
-leaders."""
+"""Lets requests wait for the metadata: for a topic that exists, or partitions with leaders."""
 
 from collections.abc import Callable
 from typing import final
@@ -23,7 +22,7 @@ class ImageWaiter:
     timer: Timer | None = None
 
     def leave(self) -> None:
-        """The asker is gone, or has what it waited for."""
+        """End the wait: the client is gone, or has its answer."""
         if self.waiters.forget(self.number) and self.timer is not None:
             self.timer.cancel()
 
@@ -31,8 +30,10 @@ class ImageWaiter:
 @final
 @attrs.define(eq=False)
 class ImageWaiters:
-    """All waits of a broker, in order of arrival; each belongs to a request that the ledger
-    counts."""
+    """All waits of a broker, in order of arrival.
+
+    Each belongs to a request that the ledger counts.
+    """
 
     turn: Turn
     _waiting: dict[int, ImageWaiter] = attrs.Factory(dict)
@@ -45,8 +46,10 @@ class ImageWaiters:
     def wait(
         self, ready: Callable[[], bool], deadline: Instant, then: Callable[[], None]
     ) -> ImageWaiter:
-        """`then()` once: when `ready()` after a change, or at the deadline. Not before this
-        returns."""
+        """Call `then()` once: when `ready()` is true after a change, or at the deadline.
+
+        It is never called before this returns.
+        """
         self._last += 1
         waiter = ImageWaiter(self, self._last, ready, then)
         waiter.timer = self.turn.at(deadline, self._finish, waiter)
@@ -54,8 +57,10 @@ class ImageWaiters:
         return waiter
 
     def changed(self) -> None:
-        """The image changed, or a replica here learned of a leader. Looked at once for all that
-        changes in a turn."""
+        """Take note that the image changed, or that a replica here learned of a leader.
+
+        All changes of a turn lead to one check.
+        """
         if self._waiting and not self._due:
             self._due = True
             self.turn.soon(self._look)
@@ -67,7 +72,7 @@ class ImageWaiters:
                 self._finish(waiter)
 
     def forget(self, number: int) -> bool:
-        """Whether that wait was still open; only the waiter calls this."""
+        """Drop a wait; returns whether it was still open. Only the waiter calls this."""
         return self._waiting.pop(number, None) is not None
 
     def _finish(self, waiter: ImageWaiter) -> None:

@@ -1,10 +1,11 @@
-"""Committed commands -> image -> delta: how every broker learns what the cluster is.
+"""Applies committed commands to the image: so every broker learns the state of the cluster.
 
-Each committed record is decoded and applied in order; the controller is shown every one of them,
-and the broker gets one image and one delta for all of them together. What cannot be understood is
-never skipped: damage, a command of a later release, or an image that differs from the
-controller's stops the loader and with it this broker's replica of the metadata group, loudly; the
-other brokers go on.
+Each committed record is decoded and applied in order. The controller sees each of them. The broker
+gets one image and one delta for all of them together.
+
+A record that cannot be understood is never skipped. Damage, a command of a later release, or an
+image that differs from the controller's stops the loader. That also stops this broker's replica of
+the metadata group, loudly; the other brokers go on.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,9 +40,11 @@ class Duties(Protocol):
 @final
 @attrs.define(eq=False)
 class MetadataLoader:
-    """`image` is the last one applied, `next_position` where it goes on. `stopped` says why
-    nothing is applied any more, once. `skipping`: the log was trimmed beyond what is applied
-    here, and what comes next means nothing before the next snapshot of the image.
+    """Reads the metadata log and keeps the image.
+
+    `image` is the last one applied, `next_position` the position of the next record. `stopped` says
+    why nothing is applied any more. `skipping`: the log was trimmed beyond the records applied
+    here, and the next records mean nothing before a snapshot of the image.
     """
 
     turn: Turn
@@ -54,7 +57,7 @@ class MetadataLoader:
     skipping: bool = False
 
     def advance(self) -> None:
-        """Apply what is committed; call after every take of group 0 that moved something."""
+        """Apply committed records; call after every take of group 0 that moved something."""
         before = self.image
         for record in self._records():
             if not self._apply(record):
@@ -103,7 +106,7 @@ class MetadataLoader:
         return True
 
     def _stop(self, why: str) -> None:
-        """Follow no further: a wrong image is worse than an old one."""
+        """Stop for good: a wrong image is worse than an old one."""
         probe("metadata-loader-stopped")
         self.stopped = why
         turn = self.turn
@@ -112,8 +115,10 @@ class MetadataLoader:
         self.look()
 
     def look(self) -> None:
-        """After a stop no replica of the group may run here, nor one that was opened since: its
-        image would be old for good, and so would be what it knows of others' boots."""
+        """Stop the replica of the metadata group, also a new one, once the loader has stopped.
+
+        Its image would stay old, and so would its knowledge of other brokers' boots.
+        """
         turn = self.turn
         replica = turn.replicas.get(METADATA_GROUP)
         if self.stopped is not None and replica is not None and not replica.stopped:

@@ -1,7 +1,7 @@
-"""The log of the metadata group: group 0 is a replica like any other, one command per record.
+"""Reads and writes the log of the metadata group: a replica like any other, one command a record.
 
-Committed entries are read from the log's memory, or by a cold read off the loop when they are older
-than what memory holds (at boot, or after a long absence). A record's position is its offset.
+Committed entries come from the log's memory. Older ones (at boot, or after a long absence) come by
+a cold read off the loop. A record's position is its offset.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,8 +29,10 @@ _FAILURES_MAX: Final = 3
 
 @final
 class CommittedRecord(NamedTuple):
-    """One committed record. `position` rises by exactly one from record to record, from 0; it is
-    the record's offset in `__cluster_metadata`-0."""
+    """One committed record. `position` is its offset in `__cluster_metadata`-0.
+
+    It rises by exactly one from record to record, from 0.
+    """
 
     position: int
     value: bytes
@@ -39,10 +41,13 @@ class CommittedRecord(NamedTuple):
 @final
 @attrs.define(eq=False)
 class MetadataLog:
-    """`next_index` is the first entry not handed over; `wake` is called when a cold read brought
-    more. Of a read only the entries up to `_read_until` count, the commit index when it was asked
-    for: what lies behind may be cut, and another entry committed there, before it comes back.
-    `_unreadable`: damage was told, and nothing was read or handed over since."""
+    """Hands over committed records in order.
+
+    `next_index` is the first entry not handed over. `wake` is called when a cold read brought more.
+    `_read_until` is the commit index when the read was asked for, and only entries up to it count:
+    later ones may be cut, and others committed in their places, before the read returns.
+    `_unreadable`: damage was reported, and nothing was read or handed over since.
+    """
 
     turn: Turn
     wake: Callable[[], None] | None = None
@@ -63,7 +68,7 @@ class MetadataLog:
 
     @property
     def leading_term(self) -> Term | None:
-        """The term in which this node leads, has committed, and is not handing over."""
+        """The term in which this node leads and has committed; None also while it hands over."""
         replica = self._replica()
         if replica is None or not (replica.is_leader and replica.ready):
             return None
@@ -77,9 +82,11 @@ class MetadataLog:
 
     @property
     def behind(self) -> bool:
-        """Whether committed entries were not handed over that the disk must bring, and can: what
-        memory holds is handed over in the turn in which it is committed. Not where the disk is
-        damaged: such a replica may need a leader to be healed."""
+        """Whether there are committed entries that the disk must bring, and can.
+
+        Entries in memory do not count: they are handed over in the turn in which they are
+        committed. Nor do those on a damaged disk: that replica may need a leader to be healed.
+        """
         replica = self._replica()
         if replica is None or self._unreadable:
             return False
@@ -99,7 +106,7 @@ class MetadataLog:
         return True
 
     def committed(self) -> Sequence[CommittedRecord]:
-        """Everything committed that was not handed over and is at hand."""
+        """The committed records at hand that were not handed over."""
         replica = self._replica()
         if replica is None or self._reading:
             return ()
@@ -117,8 +124,10 @@ class MetadataLog:
         return found
 
     def trim(self, position: int, now: Instant, wall_ms: WallMillis) -> None:
-        """Move the log start; whole segments below it go, on every replica, once that is committed.
-        Refused or lost with the leadership: the next snapshot asks again."""
+        """Move the log start; once that is committed, every replica removes segments below it.
+
+        If it is refused, or lost with the leadership, the next snapshot asks again.
+        """
         replica = self._replica()
         if replica is None or self.leading_term is None:
             return
@@ -126,7 +135,7 @@ class MetadataLog:
         self.turn.touch(METADATA_GROUP)
 
     def _jump(self, first: RaftIndex) -> None:
-        """The log begins later than what was handed over last: go on at its first entry."""
+        """Continue at the first entry of a log that begins later than the last one handed over."""
         probe("metadata-log-begins-later")
         self.next_index = first
         self._read = []
@@ -165,8 +174,11 @@ class MetadataLog:
         self.turn.job(replica.directory, plan.function, plan.args, self._cold_done)
 
     def _cold_done(self, value: object) -> None:
-        """What brings nothing is asked for again: nobody else may read these entries, ever. Damage
-        is told to the replica, so that a group at rest does not keep an old image for good."""
+        """Take the result of a cold read; a failed one is repeated.
+
+        This replica has to read these entries some day. Damage is reported to the replica:
+        otherwise, in a group at rest, the image would stay old.
+        """
         self._reading = False
         replica = self._replica()
         if isinstance(value, EntriesRead):
@@ -194,7 +206,7 @@ class MetadataLog:
 
 
 def _trimmed(answer: object) -> None:
-    """The log start is moved, or not: nobody waits for it."""
+    """Ignore whether the log start moved: no request waits for it."""
 
 
 def _batches(values: Sequence[bytes], wall_ms: WallMillis) -> list[bytes]:

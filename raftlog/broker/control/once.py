@@ -1,4 +1,4 @@
-"""Numbers for what this boot asks of the controller and wants performed once."""
+"""Numbers the requests of this boot that the controller must perform once."""
 
 from typing import final
 
@@ -10,8 +10,10 @@ from raftlog.metadata.requests import OnceRequest, Performable
 @final
 @attrs.define(eq=False)
 class OnceRequests:
-    """Gives each request its number, and says in it which ones nobody will ask for again. Whoever
-    begins one ends it when it has its answer, or gives up."""
+    """Gives each request its number, and says in it which earlier ones will not be asked again.
+
+    The caller that begins one ends it when it has the answer, or gives up.
+    """
 
     incarnation: int
     _last: int = 0
@@ -34,5 +36,5 @@ class OnceRequests:
         return attrs.evolve(request, again=True, settled=next(iter(self._open)))
 
     def end(self, request: OnceRequest) -> None:
-        """It is not asked any more."""
+        """Take note that this request is not asked again."""
         del self._open[request.number]

@@ -1,4 +1,4 @@
-"""How the metadata group stands, as its leader tells it to a broker that was asked.
+"""Tells the state of the metadata group, from its leader to a broker that a client asked.
 
 Only the leader knows how far the others are. Its answer is a controller answer whose message holds
 one line a replica, voters first, all numbers:
@@ -47,7 +47,7 @@ class QuorumState(NamedTuple):
 
 
 def quorum_answer(turn: Turn, version: int) -> ControllerAnswer:
-    """What the active controller answers."""
+    """The answer of the active controller."""
     replica = turn.replicas[METADATA_GROUP]
     lines = [f"{replica.me.node},{replica.term},{replica.commit}"]
     size = len(lines[0])
@@ -77,7 +77,7 @@ def _member(turn: Turn, replica: PartitionReplica, each: ReplicaId, voter: bool)
 
 
 def quorum_state(message: str) -> QuorumState:
-    """The reverse; ProtocolError for anything else."""
+    """The state in such an answer; ProtocolError for any other message."""
     try:
         (leader, term, commit), *members = [
             [int(word) for word in line.split(",")] for line in message.split("\n")

@@ -1,24 +1,23 @@
-"""Two truths, one protocol: the leader of a partition moves its group toward the target and
-reports.
+"""Moves partitions to their targets: the leader of a partition changes its group, and reports.
 
-Group 0 holds what is wanted, the group's own log decides what is. For each partition
-that is led here, and whenever something about it changed:
+Group 0 holds the wanted replicas; the group's own log decides the real ones. This part looks at
+each partition that is led here whenever something about it changed:
 
-1. The raft node is told the target of the image; it takes the steps that are safe (learners first,
+1. The raft node is told the target of the image. It takes the steps that are safe (learners first,
    promoted when near the end, joint consensus). A cancel is just another target. A move begins only
-   when the image shows a report of this very leader: what leaders of earlier terms reported is then
-   in the image, and can say no more. Otherwise an old image might bring back a replica that has
-   left, and whose files go (docs/bugs.md).
-2. When the membership in force is committed and differs from what the image says was reported (or
-   the leader, the in-sync set or the target that was seen differ), a report goes to the
-   controller. One report per group is open at a time; what changed meanwhile goes with the next.
+   when the image shows a report of this very leader: reports of earlier terms are then in the
+   image, and no later one can come. Otherwise an old image might bring back a replica that has left
+   and whose files are being removed (docs/bugs.md).
+2. When the membership in force is committed and differs from the one last reported in the image, a
+   report goes to the controller. So it does when the leader, the in-sync set or the target that was
+   seen differ. One report per group is open at a time; later changes go with the next.
 3. A partition that never had a leader is handed to the first choice of its placement, once: leaders
    are then spread as they were placed. After failures they are handed back little by little
    (auto.leader.rebalance.enable), to brokers that have been in sync for a whole interval and lead
    too few of the partitions whose first replica they have.
 
-`target_version` in a report says which target this leader had been told *before* it looked at its
-membership: replicas that the image wants to forget are forgotten only by such a report.
+`target_version` in a report is the target that this leader had been told *before* it read its
+membership. Only such a report lets the image forget replicas that it wants to forget.
 """
 
 from collections import Counter
@@ -41,21 +40,21 @@ from raftlog.metadata.topic_image import PartitionImage, Reported
 from raftlog.partition.replica import PartitionReplica
 
 _LOOKS_PER_SESSION: Final = 6
-"""How soon after an answer it is looked whether the image shows what was reported."""
+"""Checks in the time of one session, after an answer, whether the image shows the report."""
 BALANCED_AT_ONCE_MAX: Final = 32
-"""Each transfer sends the producers of a partition to look for its leader: not all at the same
-time."""
+"""The most partitions handed back at once: each transfer makes the producers of a partition look
+for its leader, and not all should at the same time."""
 
 
 @final
 @attrs.define(eq=False)
 class LedPartition:
-    """What was done about one partition in one term of leadership.
+    """The state of one partition in one term of leadership here.
 
-    `told` is the target version that the raft node was given last, `target` what it said. `serial`
+    `told` is the target version that the raft node was given last, `target` that target. `serial`
     is that of the last report made here. `open` is whether a report awaits its answer.
-    `first_in_sync`: the first choice for leader was in sync when balance was last looked at, and
-    ever since.
+    `first_in_sync`: the first choice for leader was in sync when balance was last checked, and ever
+    since.
     """
 
     term: Term
@@ -80,7 +79,7 @@ class Reassignment:
     _looking: bool = False
 
     def look(self, group: GroupId) -> None:
-        """Something about this group changed, here or in the image. Group 0 is the controller's."""
+        """Look at a group of which something changed, here or in the image; not at group 0."""
         if group == METADATA_GROUP:
             return
         self._due[group] = None
@@ -147,7 +146,7 @@ class Reassignment:
     def _report(
         self, replica: PartitionReplica, partition: PartitionImage, led: LedPartition
     ) -> ReportMembership | None:
-        """The report that is due, or None. What is not committed is not reported."""
+        """The report that is due, or None. Only committed membership is reported."""
         if led.open or replica.membership_index > replica.commit:
             return None
         before = partition.reported
@@ -178,8 +177,10 @@ class Reassignment:
         self.channel.ask(ControllerKind.REPORT, body, deadline, then)
 
     def answered(self, groups: tuple[tuple[GroupId, Term], ...], reply: ControllerReply) -> None:
-        """The controller committed the reports, or refused some, or was not reached. What the image
-        does not show in a while is reported again."""
+        """Take the controller's answer to reports: committed, partly refused, or none.
+
+        A report that the image does not show after a while is sent again.
+        """
         turn = self.turn
         for group, term in groups:
             led = self._led.get(group)
@@ -198,7 +199,7 @@ class Reassignment:
     def _hand_to_preferred(
         self, replica: PartitionReplica, partition: PartitionImage, led: LedPartition
     ) -> bool:
-        """A partition that no leader has reported yet goes to the first of its target, once."""
+        """Hand a partition that no leader has reported yet to the first of its target, once."""
         first = partition.target[0]
         if led.handed_over or partition.leader is not None or first == replica.me:
             return False
@@ -211,8 +212,10 @@ class Reassignment:
         return True
 
     def _elect_preferred(self, replica: PartitionReplica) -> None:
-        """The same target was set once more: a client asks for the preferred leader (ElectLeaders),
-        and does not wait for the balance."""
+        """Hand a partition to its preferred leader without waiting for the balance.
+
+        A client asked for that (ElectLeaders): the same target was set once more.
+        """
         first = self._first_choice(replica.group)
         if first is not None and replica.transferring is None:
             probe("preferred-leader-asked-for")
@@ -249,8 +252,11 @@ class Reassignment:
             self._balance_later()
 
     def _imbalanced(self) -> tuple[NodeId, ...]:
-        """The brokers of whose partitions (by first replica) others lead more than
-        `leader.imbalance.per.broker.percentage` allows."""
+        """The brokers with too many of their partitions led by others.
+
+        A broker's partitions are those whose first replica it has. The limit is
+        `leader.imbalance.per.broker.percentage`.
+        """
         first, elsewhere = Counter[NodeId](), Counter[NodeId]()
         for _, topic in sorted(self.turn.image.topics.items()):
             for partition in topic.partitions:
@@ -261,7 +267,7 @@ class Reassignment:
         return tuple(node for node in first if 100 * elsewhere[node] > percent * first[node])
 
     def _first_choice(self, group: GroupId) -> ReplicaId | None:
-        """Who should lead a group led here instead, and could."""
+        """The replica that should lead a group led here instead, and could; else None."""
         replica = self.turn.replicas.get(group)
         partition = self.turn.image.partition_of_group(group)
         if replica is None or partition is None or not (replica.is_leader and replica.ready):
@@ -281,7 +287,7 @@ class Reassignment:
 @final
 @attrs.frozen
 class _Sent:
-    """Which groups an answer speaks of."""
+    """The groups that an answer is about."""
 
     reassignment: Reassignment
     groups: tuple[tuple[GroupId, Term], ...]
@@ -297,7 +303,7 @@ def _same(
     in_sync: tuple[ReplicaId, ...],
     told: int,
 ) -> bool:
-    """Whether the image says already what a report of this place would say."""
+    """Whether the image already says what a report of this place would say."""
     return (
         before.leader == leader
         and before.membership == membership

@@ -1,18 +1,18 @@
-"""How a boot of this broker presents itself, stays known, and tells what it lost or deleted.
+"""Registers a boot of this broker, keeps it known, and tells which replicas it lost or deleted.
 
 Rules:
 
 1. Each boot registers its directory id, its boot number and an incarnation drawn for this boot.
    Until that is granted, no replica of a topic takes part here: the controller alone can tell a
    directory that was rolled back from one that merely restarted.
-2. A refusal for the directory (rolled back, condemned, replaced) is final for this boot, and so is
-   the end of its disk: nothing is told or asked after it. Everything else is asked again, with a
-   pause.
-3. After the grant a heartbeat goes out six times per session, and one as soon as the image has
-   changed: the answers of others wait until all brokers name a new leader. One of these is
-   unanswered at a time. When the controller does not know this registration any more, the broker
-   registers again.
-4. What was lost or deleted is told until the image shows that it was heard; telling it twice is
+2. A refusal of the directory (rolled back, condemned, replaced) is final for this boot. So is the
+   failure of its disk. The controller is not asked or told anything after it. After any other
+   refusal the broker asks again, with a pause.
+3. After the grant a heartbeat goes out six times per session. One goes out as soon as the image has
+   changed, because the answers of other brokers wait until all brokers name a new leader. At most
+   one of these early ones is unanswered. When the controller does not know this registration any
+   more, the broker registers again.
+4. The broker tells of lost or deleted replicas until the image shows them gone; telling it twice is
    harmless.
 """
 
@@ -50,7 +50,7 @@ from raftlog.metadata.requests import (
 )
 
 HEARTBEATS_PER_SESSION: Final = 6
-"""Several may be lost before a session ends."""
+"""Heartbeats per session: several may be lost before a session ends."""
 _FINAL: Final = (Refusal.ROLLED_BACK, Refusal.CONDEMNED_DIRECTORY, Refusal.FEATURE_UNSUPPORTED)
 _AGAIN: Final = (Refusal.NOT_CONTROLLER, Refusal.NOT_FOUNDED, Refusal.BUSY, Refusal.TIMED_OUT)
 _UNKNOWN: Final = (Refusal.UNKNOWN_BROKER, Refusal.STALE)
@@ -59,9 +59,12 @@ _UNKNOWN: Final = (Refusal.UNKNOWN_BROKER, Refusal.STALE)
 @final
 @attrs.define(eq=False)
 class BrokerRegistration:
-    """`granted()` is called after every registration that was granted; `grant` is then set.
-    `refused` is why this directory may take part in nothing. `ended`: this boot tells and asks the
-    controller nothing more, so the cluster will soon hold the broker for dead."""
+    """The registration of this boot.
+
+    `granted()` is called after every grant; `grant` is then set. `refused` is why this directory
+    may take part in nothing. `ended`: this boot tells and asks the controller nothing more, so the
+    cluster will soon take the broker for dead.
+    """
 
     turn: Turn
     channel: ControllerChannel
@@ -73,17 +76,17 @@ class BrokerRegistration:
     ended: bool = False
     _asking: bool = False
     _asked_again: bool = False
-    """Somebody wants a grant of after the question that is open."""
+    """Whether a caller needs a grant that is newer than the request now open."""
     _beating: bool = False
     _version_said: int = -1
-    """That of the newest heartbeat."""
+    """The image version that the newest heartbeat named."""
     _early: bool = False
-    """A heartbeat that a change of the image led to is due or unanswered."""
+    """Whether a heartbeat because of a changed image is due or unanswered."""
     _lost: dict[tuple[GroupId, ReplicaId], None] = attrs.Factory(dict)
     _removed: dict[tuple[GroupId, ReplicaEpoch], None] = attrs.Factory(dict)
     _telling: bool = False
     _told_lost: bool = False
-    """Whether the last news was of a lost replica."""
+    """Whether the last message told of a lost replica."""
 
     @property
     def registered(self) -> bool:
@@ -130,7 +133,7 @@ class BrokerRegistration:
         answer = _answer(reply)
         if answer is not None and answer.refusal is None and answer.grant is not None:
             self._take_grant(answer.grant)
-            if self._asked_again:  # that grant may be of before
+            if self._asked_again:  # the grant may be older than the second request
                 self._register()
             return
         if answer is not None and answer.refusal in _FINAL:
@@ -159,21 +162,21 @@ class BrokerRegistration:
         self.turn.count("directory_refused")
 
     def end(self) -> None:
-        """This boot is over: refused, or without a disk to keep promises on."""
+        """End this boot: it was refused, or has no disk to keep promises on."""
         self.ended = True
 
     def put_back(self, why: str) -> None:
-        """A peer has shown that this directory is an old copy."""
+        """Refuse this directory: a peer has shown that it is an old copy."""
         self._refuse(Refusal.ROLLED_BACK, why)
 
     def evicted(self) -> None:
-        """The image says that this directory was condemned or replaced."""
+        """Refuse this directory: the image says that it was condemned or replaced."""
         self._refuse(Refusal.CONDEMNED_DIRECTORY, "the cluster goes on without this data directory")
 
     # --- heartbeats ---
 
     def image_changed(self) -> None:
-        """The controller hears of it at once; all changes of a turn go together."""
+        """Tell the controller at once that the image changed; all changes of a turn go together."""
         if self._beating and not self._early:
             self._early = True
             self.turn.soon(self._beat_early)
@@ -187,7 +190,7 @@ class BrokerRegistration:
     def _early_beaten(self, reply: ControllerReply) -> None:
         self._early = False
         self._beaten(reply)
-        self.image_changed()  # perhaps it has changed since
+        self.image_changed()  # the image may have changed since
 
     def _beat(self) -> None:
         if self.ended:
@@ -224,8 +227,11 @@ class BrokerRegistration:
     # --- what was lost, what is gone ---
 
     def report_lost(self, group: GroupId, replica: ReplicaId) -> None:
-        """This id runs here no more, for its files are not there or a younger one has its place: if
-        it is wanted, it needs a successor. Group 0 goes first: it brings all other news."""
+        """Tell that this id runs here no more: its files are gone, or a younger one replaced it.
+
+        If the cluster wants it, it needs a successor. Group 0 goes first, since it brings all other
+        news.
+        """
         self._add_lost(group, replica)
         self._tell_soon()
 
@@ -236,7 +242,7 @@ class BrokerRegistration:
             self._lost[group, replica] = None
 
     def confirm_removed(self, removed: Iterable[tuple[GroupId, ReplicaEpoch]]) -> None:
-        """These replicas' files are gone, as the image asked."""
+        """Tell that these replicas' files are gone, as the image asked."""
         self._removed.update(dict.fromkeys(removed))
         self._tell_soon()
 
@@ -246,8 +252,7 @@ class BrokerRegistration:
             self.turn.soon(self._tell)
 
     def _tell(self) -> None:
-        """Tell of one lost replica, or of all removals at once, in turns; one question at a
-        time."""
+        """Tell of one lost replica, or of all removals at once, in turns, one request at a time."""
         self._telling = False
         command = None if self.ended else self._next_news()
         if command is None:
@@ -259,8 +264,11 @@ class BrokerRegistration:
         self.channel.ask(ControllerKind.PROPOSE, body, deadline, _Told(self, command).told)
 
     def _next_news(self) -> c.Command | None:
-        """What is told is news no more, until it must be told again: then it goes to the end, so
-        that it holds up nothing else."""
+        """Take the next replica to tell of, or all removals.
+
+        A lost replica leaves the list, and goes to its end when it must be told again: so it delays
+        no other.
+        """
         if self._lost and not (self._removed and self._told_lost):
             self._told_lost = True
             group, replica = next(iter(self._lost))
@@ -276,7 +284,7 @@ class BrokerRegistration:
         )
 
     def told(self, command: c.Command, reply: ControllerReply) -> None:
-        """The controller heard it, or it must be told again."""
+        """Take the answer to a command; one that was not heard is told again."""
         answer = _answer(reply)
         if answer is None or answer.refusal in _AGAIN:
             if isinstance(command, c.ReplaceReplica):
@@ -284,7 +292,7 @@ class BrokerRegistration:
             self._later(self._tell)
             return
         if isinstance(command, c.ReplaceReplica):
-            if command.group == METADATA_GROUP:  # refused, perhaps, for it had been done before
+            if command.group == METADATA_GROUP:  # perhaps it was refused because it was done before
                 self._register()
         elif isinstance(command, c.ConfirmRemoved):
             for key in command.removed:
@@ -294,8 +302,11 @@ class BrokerRegistration:
     # --- peers ---
 
     def peer_allowed(self, peer: NodeId, directory: DirectoryId, boot: BootNumber) -> bool:
-        """Whether a link of that peer may be used: not when its directory was replaced, condemned,
-        or booted with a higher number before."""
+        """Whether a link of that peer may be used.
+
+        It may not when the peer's directory was replaced, condemned, or has booted with a higher
+        number.
+        """
         broker = self.turn.image.brokers.get(peer)
         if broker is None:
             return True
@@ -311,8 +322,10 @@ class BrokerRegistration:
     def peer_stands(
         self, peer: NodeId, directory: DirectoryId, boot: BootNumber, address: str
     ) -> bool:
-        """Whether that process is the one that the cluster holds for alive under this node id: it
-        registered, or is a later boot of the directory that did."""
+        """Whether the cluster takes that process for the living one under this node id.
+
+        It does for the process that registered, and for a later boot of the directory that did.
+        """
         broker = self.turn.image.brokers.get(peer)
         if broker is None or broker.fenced or directory != broker.directory:
             return False
@@ -330,7 +343,7 @@ class BrokerRegistration:
 @final
 @attrs.frozen
 class _Told:
-    """Which news an answer speaks of."""
+    """The command that an answer is about."""
 
     registration: BrokerRegistration
     command: c.Command
@@ -340,7 +353,7 @@ class _Told:
 
 
 def _answer(reply: ControllerReply) -> ControllerAnswer | None:
-    """What the controller said; None when nothing was heard in time, or nonsense."""
+    """The controller's answer; None when none came in time, or it makes no sense."""
     if not reply.body:
         return None
     try:

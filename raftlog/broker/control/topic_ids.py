@@ -1,4 +1,4 @@
-"""Ids of new topics."""
+"""Makes ids of new topics."""
 
 from raftlog.base.ids import TopicId
 from raftlog.base.ports import Entropy
@@ -6,8 +6,7 @@ from raftlog.kafka.shape import ZERO_ID
 
 
 def new_topic_id(entropy: Entropy) -> TopicId:
-    """A random id, never zero, whose text does not begin with a dash (tools take that for a
-    flag)."""
+    """A random id, never zero, whose text begins without a dash: tools take that for a flag."""
     for _ in range(64):
         topic_id = entropy.bytes(16)
         if topic_id != ZERO_ID and topic_id[0] >> 2 != 62:

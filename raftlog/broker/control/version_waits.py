@@ -1,13 +1,13 @@
 """Requests that wait at the controller until the brokers' images have reached a version.
 
-The problem: a client hears that its topic is created, asks another broker for the leaders, and that
+The problem: a client hears that its topic is created, and asks another broker for the leaders. That
 broker's image does not name them yet.
 
 How it works:
 1. Each broker sends a heartbeat with its image version as soon as its image has changed.
 2. A request is answered when every broker that is not fenced has named the version.
-3. A broker that has missed two heartbeats is not waited for, and nothing is waited for beyond the
-   request's own time. The answer names all brokers that lag.
+3. No request waits for a broker that has missed two heartbeats, or beyond the request's own time.
+   The answer names all brokers that lag.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from raftlog.metadata.requests import ControllerAnswer, ShownEverywhere
 
 
 class WaitingCall(Protocol):
-    """One request; `reply` exactly once, now or later."""
+    """One request. Call `reply` exactly once, now or later."""
 
     @property
     def sender(self) -> NodeId: ...
@@ -62,20 +62,20 @@ class VersionWaits:
         turn = self.turn
         wait_ns: int = min(request.wait_ns, turn.config.leaders_wait_ns)
         if len(self._waiting) >= CONTROLLER_CALLS_MAX:
-            # The topic exists: an answer now is worth more to its client than another try later.
+            # The topic exists: an answer now helps its client more than another try later.
             probe("version-waits-full")
             wait_ns = 0
         self._waiting.append(_Wait(call, request.version, Instant(turn.now + wait_ns)))
         self.heard()
 
     def heard(self) -> None:
-        """A broker has told how far it is; all that tell it in one turn are worked together."""
+        """Take a broker's new version; all versions of one turn are worked together."""
         if self._waiting and not self._due:
             self._due = True
             self.turn.soon(self._look)
 
     def end(self) -> list[WaitingCall]:
-        """The leadership is over: these calls go to the next controller."""
+        """End the leadership: the returned calls go to the next controller."""
         left, self._waiting = [wait.call for wait in self._waiting], []
         self._look_at(None)
         return left
@@ -84,7 +84,8 @@ class VersionWaits:
         self._due = False
         turn, sessions, image = self.turn, self.sessions, self.turn.image
         newest = max((wait.version for wait in self._waiting), default=0)
-        # Until when each lagging broker is waited for; what all of them have reached is answered.
+        # For each lagging broker, the instant until which a request waits for it. Requests whose
+        # version every other broker has reached are answered.
         ends = {
             node: end
             for node in sessions.lagging(image, newest)

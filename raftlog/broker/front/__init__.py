@@ -1,1 +1,1 @@
-"""Clients as a broker sees them: connections, requests, their share of memory, their leaders."""
+"""Serves clients: connections, requests, their share of memory, their leaders."""

@@ -1,4 +1,4 @@
-"""Where answers to clients go: the effects of the turn in which they are given."""
+"""Puts answers to clients into the effects of the turn in which they are given."""
 
 from typing import cast, final
 
@@ -22,9 +22,11 @@ class TurnAnswers:
     ledger: Ledger
 
     def reply(self, request: Unanswered, parts: list[Part] | None, answers: int = 1) -> None:
-        """Send the one answer of a request, or the `answers` of a run of requests. The request
-        itself calls this. The codec's sized parts are file slices here, for handlers put nothing
-        else in."""
+        """Send the one answer of a request, or the `answers` of a run of requests.
+
+        The request itself calls this. The codec's sized parts are file slices here: handlers use no
+        other kind.
+        """
         connection = request.connection
         del connection.waiting[request.request_no]
         sized = cast("list[SendPart] | None", parts)
@@ -39,9 +41,11 @@ class TurnAnswers:
         )
 
     def hang_up(self, connection: Connection, why: str | None) -> None:
-        """Close a client's connection after the answers of this turn. Requests that still wait get
-        no answer. `why` is None where every connection is refused for one reason: the broker traced
-        that once."""
+        """Close a client's connection after the answers of this turn.
+
+        Requests that still wait get no answer. `why` is None where every connection is refused for
+        one reason: the broker traced that once.
+        """
         connection.end()
         self.ledger.ended(connection.id)
         self.turn.effects.hangups.append(Hangup(connection.id))

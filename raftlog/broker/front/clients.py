@@ -1,11 +1,11 @@
-"""Client connections: frames in, requests dispatched, connections that end.
+"""Handles client connections: frames in, requests dispatched, connections that end.
 
-A request whose body parses is always answered, with an error body if need be; bytes that do not
+A request whose body parses is always answered, with an error body if need be. Bytes that do not
 parse end the connection. No bytes of a client raise an error here. A typed error that escapes from
 a handler ends the connection; any other error is a bug and ends the process.
 
-Until the broker has opened it could only answer what was so in an earlier boot. So requests wait
-for that, counted as all that wait (docs/decisions/0055-requests-wait-for-the-boot.md).
+Until the broker has opened, it could only tell the state of an earlier boot. So requests wait for
+that, and count as all that wait (docs/decisions/0055-requests-wait-for-the-boot.md).
 """
 
 from collections import Counter
@@ -41,17 +41,18 @@ from raftlog.kafka.versions import ApiKey
 from raftlog.records.codec_blocks import TALLY
 
 WAITED_NS: Final = millis(100)
-"""Added to what each has waited: many huge requests may come in one turn, and none of them has."""
+"""Added to the waiting time of each: many huge requests may come in one turn, and none has waited.
+"""
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 
 NO_API: Final = -1
 _MALFORMED_ITEM_BYTES: Final = 16
-"""What a frame that did not parse is taken to have named, by its size."""
+"""Bytes of a frame that did not parse for each item that it is taken to have named."""
 _HELD_PER_TURN: Final = 2 * TURN_EVENTS_MAX
-"""More than can come in a turn, so that there is an end to it."""
+"""The most held requests that one turn works. More cannot come in a turn, so their number falls."""
 _HELD_WEIGHT: Final = 2 * REQUEST_ITEM_BYTES
-"""The objects of a request of few bytes, for those that may all wait at once."""
+"""The bytes of the objects of a small request, for those that may all wait at once."""
 
 RunTaker = Callable[[Connection, Sequence[Event], int], int]
 
@@ -59,8 +60,11 @@ RunTaker = Callable[[Connection, Sequence[Event], int], int]
 @final
 @attrs.define(eq=False)
 class Clients:
-    """All connections of a broker. `handle` works one request of an API that is served; `take_run`
-    takes requests of a producer's stream together, and says how many it took."""
+    """All connections of a broker.
+
+    `handle` works one request of an API that is served. `take_run` takes requests of a producer's
+    stream together, and returns how many it took.
+    """
 
     turn: Turn
     ledger: Ledger
@@ -72,13 +76,13 @@ class Clients:
     meter: TurnMeter = attrs.Factory(TurnMeter)
     deferred: Deferred = attrs.Factory(Deferred)
     serving: bool = False
-    """Whether requests are worked: the image is as new as the boot and shows it alive, and the
-    boot is not over."""
+    """Whether requests are worked: the image is as new as the boot and shows it alive, and the boot
+    is not over."""
     _held: dict[KafkaRequest, None] = attrs.Factory(dict)
-    """In the order in which they came, before the broker had opened."""
+    """The requests that came before the broker had opened, in order."""
 
     def opened(self, event: ConnectionOpened) -> None:
-        """A client is there."""
+        """Take a new client."""
         assert event.connection not in self.connections, event.connection
         self.connections[event.connection] = Connection(
             event.connection, event.listener, event.principal, event.address, ServerConnection()
@@ -87,8 +91,11 @@ class Clients:
         self.turn.count("connections_opened")
 
     def closed(self, event: ConnectionClosed) -> None:
-        """The client is gone, whoever ended it. What came before its end comes first: a producer
-        with acks=0 closes when its last request has left."""
+        """End a connection that the client or this broker closed.
+
+        Its earlier requests come first: a producer with acks=0 closes when its last request has
+        left.
+        """
         if self.deferred.holds(event.connection):
             self.deferred.put(event)
             return
@@ -96,18 +103,18 @@ class Clients:
         self.ledger.closed(event.connection)
 
     def drained(self, event: Drained) -> None:
-        """Answer bytes have left."""
+        """Note that answer bytes have left."""
         self.ledger.drained(event.connection, event.byte_count)
 
     def turn_away(self) -> None:
-        """Hang up on everybody, after the answers of this turn."""
+        """Hang up on every client, after the answers of this turn."""
         for connection in self.connections.values():
             if not connection.closed:
                 probe("client-turned-away")
                 self.answers.hang_up(connection, None)
 
     def relieve(self) -> None:
-        """Hang up on those who fill the memory of the process, and whom pausing does not stop."""
+        """Hang up on clients that fill the process's memory, and that pausing does not stop."""
         ledger = self.ledger
         for identity in ledger.overdue():
             why = "it has not read its answers for long, and the broker holds too many"
@@ -121,7 +128,7 @@ class Clients:
                 self.answers.hang_up(connection, why)
 
     def _those_who_wait(self) -> list[Connection]:
-        """Those whose requests weigh something; who holds most for longest stands first."""
+        """The connections whose requests weigh something, the most for longest first."""
         weight_of = self.ledger.waiting_of
         found = [
             (weight * (self.turn.now - each.waits_since + WAITED_NS), each)
@@ -132,8 +139,10 @@ class Clients:
         return [each for _, each in found]
 
     def requests(self, events: Sequence[Event], first: int) -> int:
-        """The request that is the `first` of these events, and those behind it that are taken
-        together with it; how many events that were."""
+        """Work the request that is the `first` of these events, with later ones that fit to it.
+
+        Returns how many events were taken together.
+        """
         event = events[first]
         assert type(event) is Request, event
         if self.deferred.holds(event.connection) or not self.meter.admits(len(event.frame)):
@@ -151,7 +160,7 @@ class Clients:
         return 1
 
     def begin_turn(self) -> None:
-        """Work what waited for this turn, as far as the turn takes it."""
+        """Work requests that waited for this turn, as far as the turn takes them."""
         self.meter.begin_turn()
         while self.deferred and self.meter.left > 0:
             event = self.deferred.pop()
@@ -165,8 +174,10 @@ class Clients:
                 self.request(event)
 
     def _defer(self, event: Request) -> None:
-        """Keep a request for a later turn. It counts as unanswered meanwhile, so that its client is
-        paused as any other."""
+        """Keep a request for a later turn.
+
+        It counts as unanswered meanwhile, so that its client is paused like any other.
+        """
         connection = self.connections.get(event.connection)
         if connection is None or connection.closed:
             return
@@ -182,13 +193,13 @@ class Clients:
         return frame_bytes >= RECORD_COPY_BYTES_MAX
 
     def request(self, event: Request) -> None:
-        """One whole frame."""
+        """Work one whole frame, or hold it until the broker has opened."""
         connection = self.connections.get(event.connection)
         if connection is None or connection.closed:
             return
         serves, frame = self._serves, event.frame
         if not serves and len(frame) < RECORD_COPY_BYTES_MAX:
-            frame = bytes(frame)  # a view would keep a whole receive slab, which nobody counts
+            frame = bytes(frame)  # a view would keep a whole receive slab, and is not counted
         try:
             decoded = connection.protocol.receive(frame)
         except ProtocolError as error:
@@ -222,8 +233,10 @@ class Clients:
             self.turn.soon(self._work_held)
 
     def _work_held(self) -> None:
-        """Some of them in each turn: peers wait for the turn to end, and answers leave between
-        turns."""
+        """Work some of the held requests in each turn.
+
+        Peers wait for the turn to end, and answers leave between turns.
+        """
         for request in tuple(islice(self._held, _HELD_PER_TURN)):
             if self.meter.left <= 0:
                 break
@@ -246,7 +259,7 @@ class Clients:
             probe("handler-refused-request")
             self.answers.hang_up(request.connection, str(error))
         if TALLY.items != judged_before:
-            # A compressed field of many blocks, or one that had to be decompressed to be judged.
+            # The handler met a compressed field of many blocks, or decompressed one to judge it.
             self.meter.charge(NO_API, TALLY.items - judged_before)
 
     def _admit(self, connection: Connection, event: Request, decoded: Decoded) -> KafkaRequest:
@@ -272,7 +285,7 @@ class Clients:
         return request
 
     def _refuse_version(self, request: KafkaRequest) -> None:
-        """A version outside our range: error 35 in that version's own shape."""
+        """Refuse a version outside our range: UNSUPPORTED_VERSION in that version's own shape."""
         probe("unsupported-version")
         body = error_body(request.body, ErrorCode.UNSUPPORTED_VERSION)
         if body is None:
@@ -284,5 +297,5 @@ class Clients:
 
 
 def _items_of(held: KafkaRequest) -> int:
-    """What a request that was held has named, by its weight."""
+    """The items that a held request has named, estimated from its weight."""
     return (held.weight - held.frame_bytes - _HELD_WEIGHT) // REQUEST_ITEM_BYTES

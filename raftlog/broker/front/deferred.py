@@ -1,4 +1,4 @@
-"""The meter of a turn: how much the requests of one turn may name, and who waits for the next.
+"""Meters a turn: how much its requests may name, and which requests wait for the next turn.
 
 The problem: 64 requests may share a turn, and each may name thousands of topics, partitions,
 members or tagged fields. While a turn works them, heartbeats and all other clients wait.
@@ -22,16 +22,16 @@ from raftlog.broker.events import ConnectionClosed, Request
 from raftlog.kafka.versions import ApiKey
 
 _COSTS: Final = {int(ApiKey.DESCRIBE_CONFIGS): 30}
-"""Items that one item counts for where its answer is as much work as that; else one."""
+"""The number of items that one item of this API counts for, because its answer is so much work."""
 
 Deferrable = Request | ConnectionClosed
-"""The end of a connection waits behind what came over it."""
+"""A request, or the end of a connection, which waits behind the requests that came over it."""
 
 
 @final
 @attrs.define(eq=False)
 class TurnMeter:
-    """What the requests of this turn may still name; below nothing when the last one took more."""
+    """The items that the requests of this turn may still name; below 0 when the last took more."""
 
     left: int = TURN_ITEMS_MAX
 
@@ -43,30 +43,30 @@ class TurnMeter:
         return self.left > 0 or frame_bytes <= TURN_SMALL_FRAME_BYTES
 
     def charge(self, api_key: int, items: int) -> None:
-        """A request of this turn has named so much."""
+        """Count the items that a request of this turn has named."""
         self.left -= items * _COSTS.get(api_key, 1)
 
 
 @final
 @attrs.define(eq=False)
 class Deferred:
-    """What waits for a later turn; bounded by the ledger, which counts it as unanswered."""
+    """Everything that waits for a later turn. The ledger bounds it by counting it as unanswered."""
 
     _queues: dict[ConnectionId, deque[Deferrable]] = attrs.Factory(dict)
-    """By connection; the one whose turn it is stands first."""
+    """Connection -> what it has waiting; the next connection comes first."""
 
     def __bool__(self) -> bool:
         return bool(self._queues)
 
     def holds(self, connection: ConnectionId) -> bool:
-        """Whether something of that connection waits: what follows must wait behind it."""
+        """Whether that connection has something waiting: later requests must wait behind it."""
         return connection in self._queues
 
     def put(self, event: Deferrable) -> None:
         self._queues.setdefault(event.connection, deque()).append(event)
 
     def pop(self) -> Deferrable:
-        """Take what is next; its connection goes to the end."""
+        """Take the next one; its connection goes to the end."""
         connection, queue = next(iter(self._queues.items()))
         event = queue.popleft()
         del self._queues[connection]

@@ -1,17 +1,21 @@
-"""The one back-pressure ledger: who may send more, decided from what is owed and what is held.
+"""The one back-pressure ledger: decides which clients may send more, from what is owed and held.
 
-Per connection: unanswered requests, their bytes and what is made of them, and answer bytes that
-have not left the process. Per group: uncommitted bytes, which pause only the connections that
-produce to it, and at twice the limit refuse what comes by others. Per process: bytes of large
-produce requests, which pin receive slabs while they are unanswered; and what all unanswered
-requests weigh, and answers in memory that have not left, which both pause only who holds much of
-them.
+Per connection it counts unanswered requests, their bytes with the objects made of them, and answer
+bytes that have not left the process. Per group it counts uncommitted bytes. These pause only the
+connections that produce to the group, and at twice the limit other producers are refused. Per
+process it counts:
+
+* bytes of large produce requests, which pin receive slabs while they are unanswered;
+* the weight of all unanswered requests, and the answers in memory that have not left. These two
+  pause only the connections that hold much of them.
 
 A connection is paused while any of its limits is passed and resumed when all are at half or below,
-so that it does not flutter; a paused connection still gets its answers. Every limit admits at least
-one request of any size, because only the *next* one is held back; what pauses cannot bound, for
-thousands that hold a little each, is bounded by hanging up: on who has taken nothing for longest,
-or on whose requests hold most for longest (docs/decisions/0054).
+so that it does not flutter. A paused connection still gets its answers. Every limit admits at least
+one request of any size, because only the *next* one is held back.
+
+Pausing cannot bound thousands of clients that hold a little each. Hanging up does. It ends the
+connection that has taken no answers for longest, or whose requests hold most for longest
+(docs/decisions/0054).
 """
 
 from collections.abc import Iterator
@@ -29,27 +33,30 @@ from raftlog.broker.events import Pause, Resume
 @final
 @attrs.define(eq=False)
 class Account:
-    """What one connection owes and is owed."""
+    """The account of one connection: its open requests and the answers it has not taken."""
 
     connection: ConnectionId
     requests: int = 0
-    """Received and not yet answered."""
+    """Requests received and not yet answered."""
     request_bytes: int = 0
-    """What they weigh, as sent and as decoded."""
+    """The weight of these requests: their bytes as sent, and the objects made of them."""
     pinned_bytes: int = 0
     output_bytes: int = 0
-    """Answered and not yet drained."""
+    """Answer bytes not yet drained."""
     memory_bytes: int = 0
-    """Of them, those in memory, for slices of files take none; until less than that is left."""
+    """The part of `output_bytes` that lies in memory. Slices of files do not count. It never
+    exceeds what is left."""
     held_bytes: int = 0
-    """The same as it counts for the process: from HELD_BYTES_MIN on, until it is nothing."""
+    """The part of `memory_bytes` that counts for the process: all of it, from HELD_BYTES_MIN on,
+    until it is 0."""
     over: bool = False
-    """A limit of this connection alone is passed."""
+    """Whether a limit of this connection alone is passed."""
     groups_over: dict[GroupId, None] = attrs.Factory(dict)
-    """Groups over their limit to which this connection produced."""
+    """The groups over their limit to which this connection produced."""
     paused: bool = False
     ended: bool = False
-    """Hung up on: what it is over or not over matters no more, and it is not read again."""
+    """Whether the broker hung up: no limit of this connection matters any more, and it is not read.
+    """
 
 
 @final
@@ -61,15 +68,16 @@ class Ledger:
     pinned_bytes: int = 0
     pinned_over: bool = False
     waiting_bytes: int = 0
-    """What the requests of all accounts weigh."""
+    """The weight of the open requests of all accounts."""
     waiting_over: bool = False
     held_bytes: int = 0
     held_over: bool = False
     _holding: dict[ConnectionId, None] = attrs.Factory(dict)
-    """Who holds answers in memory; who has taken none for longest stands first."""
+    """Connections that hold answers in memory; the one that has taken none for longest comes first.
+    """
     _accounts: dict[ConnectionId, Account] = attrs.Factory(dict)
     _group_producers: dict[GroupId, dict[ConnectionId, None]] = attrs.Factory(dict)
-    """Of groups over their limit: whom they pause."""
+    """Group over its limit -> the connections that it pauses."""
     _changed: dict[ConnectionId, None] = attrs.Factory(dict)
 
     def __len__(self) -> int:
@@ -84,7 +92,7 @@ class Ledger:
             self._changed[connection] = None
 
     def closed(self, connection: ConnectionId) -> None:
-        """Forget the connection; what it pinned is free once its answers are dropped."""
+        """Forget the connection; the bytes it pinned are free once its answers are dropped."""
         account = self._accounts.pop(connection)
         self._hold(account, 0)
         self._weigh(account, -account.request_bytes)
@@ -94,7 +102,7 @@ class Ledger:
         self._unpin(account.pinned_bytes)
 
     def ended(self, connection: ConnectionId) -> None:
-        """It is hung up on: nothing waits for it any more, and no answer comes for what did."""
+        """Take note of a hang-up: the connection's requests wait no longer and get no answer."""
         account = self._accounts[connection]
         self._weigh(account, -account.request_bytes)
         account.ended = True
@@ -102,7 +110,7 @@ class Ledger:
     def received(
         self, connection: ConnectionId, weight: int, requests: int = 1, pinned: int = 0
     ) -> None:
-        """A request came in, or a run of them, that weighs so much and pins so many bytes."""
+        """Count a request, or a run of them, with its weight and the bytes that it pins."""
         account = self._accounts[connection]
         account.requests += requests
         self._weigh(account, weight)
@@ -120,8 +128,10 @@ class Ledger:
         requests: int = 1,
         pinned: int = 0,
     ) -> None:
-        """A request, or a run of them, was answered with so many bytes (0 for acks=0), so many of
-        them in memory. The connection may be gone."""
+        """Count the answer to a request, or to a run of them; the connection may be gone.
+
+        `output_bytes` is its size (0 for acks=0), `in_memory` the part of it that lies in memory.
+        """
         account = self._accounts.get(connection)
         if account is None:
             return
@@ -138,21 +148,24 @@ class Ledger:
         self._judge(account)
 
     def drained(self, connection: ConnectionId, output_bytes: int) -> None:
-        """Answer bytes left the process. The connection may be gone."""
+        """Count answer bytes that left the process. The connection may be gone."""
         account = self._accounts.get(connection)
         if account is None:
             return
         account.output_bytes = max(0, account.output_bytes - output_bytes)
         account.memory_bytes = min(account.memory_bytes, account.output_bytes)
         if account.held_bytes:
-            del self._holding[connection]  # it took some: it goes to the end
+            del self._holding[connection]  # it took some, so it goes to the end
             self._hold(account, account.memory_bytes)
         self._judge(account)
 
     def overdue(self) -> Iterator[ConnectionId]:
-        """Who must be hung up on, for pausing does not help: while all hold twice the limit, who
-        has taken nothing for longest. What it holds does not count any more. One alone may hold an
-        answer of any size, or it would never get it."""
+        """The connections to hang up on because pausing does not help.
+
+        While all connections together hold twice the limit, these are the ones that have taken
+        nothing for longest; their bytes do not count any more. A single connection may hold an
+        answer of any size, or it would never get that answer.
+        """
         while self.held_bytes > 2 * self.limits.held_bytes and len(self._holding) > 1:
             connection = next(iter(self._holding), None)
             assert connection is not None, len(self._holding)
@@ -161,7 +174,7 @@ class Ledger:
             yield connection
 
     def waiting_of(self, connection: ConnectionId) -> int:
-        """What the requests of the connection weigh."""
+        """The weight of the connection's open requests."""
         return self._accounts[connection].request_bytes
 
     def owed(self, connection: ConnectionId) -> tuple[int, int] | None:
@@ -170,13 +183,13 @@ class Ledger:
         return None if account is None else (account.requests, account.output_bytes)
 
     def waits_too_much(self) -> bool:
-        """Whether somebody whose requests wait must be hung up on, for pausing does not help."""
+        """Whether a connection with waiting requests must be hung up on: pausing does not help."""
         return self.waiting_bytes > 2 * self.limits.waiting_bytes
 
     # --- groups ---
 
     def produced(self, connection: ConnectionId, group: GroupId, uncommitted_bytes: int) -> None:
-        """The connection produced to a group that now has so many uncommitted bytes."""
+        """Note that the connection produced to a group that has so many uncommitted bytes now."""
         if uncommitted_bytes <= self.limits.uncommitted_bytes:
             return
         account = self._accounts.get(connection)
@@ -188,12 +201,14 @@ class Ledger:
         self._changed[connection] = None
 
     def full(self, uncommitted_bytes: int) -> bool:
-        """Whether a group with so many takes no more: those who produce to it are paused, and
-        others come all the same."""
+        """Whether a group with so many uncommitted bytes takes no more.
+
+        Connections that produce to it are paused, but others may begin to.
+        """
         return uncommitted_bytes > 2 * self.limits.uncommitted_bytes
 
     def settled(self, group: GroupId, uncommitted_bytes: int) -> None:
-        """The group has so few uncommitted bytes now (0 when it stopped leading or is gone)."""
+        """Note a group's uncommitted bytes (0 when it leads no more); resume at half the limit."""
         producers = self._group_producers.get(group)
         if producers is None or uncommitted_bytes > self.limits.uncommitted_bytes // 2:
             return
@@ -204,13 +219,13 @@ class Ledger:
 
     @property
     def has_groups_over(self) -> bool:
-        """Whether any group pauses somebody."""
+        """Whether any group pauses a connection."""
         return bool(self._group_producers)
 
     # --- the verdict ---
 
     def changes(self) -> list[Pause | Resume]:
-        """Who has to be paused or resumed since the last call, in order of first change."""
+        """The connections to pause or resume since the last call, in order of first change."""
         if not self._changed:
             return []
         found = list(self._verdicts())
@@ -264,7 +279,7 @@ class Ledger:
         return account.request_bytes > (share // 2 if account.paused else share)
 
     def _weigh(self, account: Account, more: int) -> None:
-        """The requests of the account weigh so much more."""
+        """Change the weight of the account's open requests by `more`."""
         account.request_bytes += more
         assert account.request_bytes >= 0, account.request_bytes
         self.waiting_bytes += more
@@ -281,7 +296,7 @@ class Ledger:
         self._changed.update((each, None) for each in self._accounts)
 
     def _hold(self, account: Account, held: int) -> None:
-        """The account holds so much from now on."""
+        """Set the bytes that the account holds."""
         self.held_bytes += held - account.held_bytes
         account.held_bytes = held
         assert self.held_bytes >= 0, self.held_bytes

@@ -1,4 +1,4 @@
-"""A client's request from its frame to its one answer, and the connection it came by."""
+"""A client's request from its frame to its one answer, and the connection that it came by."""
 
 from collections.abc import Callable
 from typing import Any, Final, Protocol, final
@@ -15,7 +15,7 @@ OPEN: Final = State.OPEN  # in CPython 3.11 an Enum member costs 16 times a glob
 
 
 class Unanswered(Protocol):
-    """What waits for its answer: a request, or a run of them."""
+    """A request, or a run of requests, that waits for its answer."""
 
     @property
     def connection(self) -> "Connection": ...
@@ -33,11 +33,11 @@ class Unanswered(Protocol):
     def pinned_bytes(self) -> int: ...
 
     def closed(self) -> None:
-        """The connection is gone."""
+        """Take note that the connection is gone."""
 
 
 class Answers(Protocol):
-    """Where answers go: the broker's effects of the turn in which they are given."""
+    """The place where answers go: the effects of the turn in which they are given."""
 
     def reply(self, request: "KafkaRequest", parts: list[Part] | None) -> None: ...
 
@@ -57,21 +57,21 @@ class Connection:
     client_id: str = ""
     closed: bool = False
     waiting: dict[int, Unanswered] = attrs.Factory(dict)
-    """What has no answer, by the number of its (first) request; bounded by the ledger."""
+    """Number of a (first) request -> the request or run without an answer; the ledger bounds it."""
 
     @property
     def streams(self) -> bool:
-        """Whether it has produced, so that what follows may be more of the same."""
+        """Whether it has produced, so that more produce requests are likely to follow."""
         protocol = self.protocol
         return not self.closed and protocol.state is OPEN and protocol.repeats.stream is not None
 
     @property
     def waits_since(self) -> Instant:
-        """When the first of those that have no answer came; there is one."""
+        """The arrival of the oldest request without an answer; there must be one."""
         return next(iter(self.waiting.values())).since
 
     def end(self) -> None:
-        """No answer of this connection is sent any more; whoever waits for it leaves its lists."""
+        """End the connection: no answer leaves any more, and waiting requests leave their lists."""
         if self.closed:
             return
         self.closed = True
@@ -83,8 +83,11 @@ class Connection:
 @final
 @attrs.define(eq=False)
 class KafkaRequest:
-    """One decoded request. Keeping the object is parking it: `answer` may be called in any later
-    turn, exactly one of `answer`, `answer_nothing` and `hang_up` exactly once."""
+    """One decoded request.
+
+    A handler that keeps the object parks the request: it may answer in any later turn. Exactly one
+    of `answer`, `answer_nothing` and `hang_up` is called, exactly once.
+    """
 
     connection: Connection
     request_no: int
@@ -96,22 +99,21 @@ class KafkaRequest:
     frame_bytes: int
     answers: Answers
     since: Instant = Instant(0)
-    """When it came."""
+    """The arrival of the request."""
     weight: int = 0
-    """The bytes that it came in, and what is made of them."""
+    """The bytes that it came in, and those of the objects made of them."""
     pinned_bytes: int = 0
-    """Of a large frame whose records stay where they were received."""
+    """The bytes of a large frame whose records stay where they were received; else 0."""
     answered: bool = False
     _close_calls: tuple[Callable[[], None], ...] = ()
 
     @property
     def dead(self) -> bool:
-        """The client is gone or has its answer: waiting on makes no sense."""
+        """Whether the client is gone or has its answer: a handler need not wait on."""
         return self.answered or self.connection.closed
 
     def answer(self, body: Any) -> None:
-        """Send this body, in the newest shape of its class. Nothing happens when the client is
-        gone."""
+        """Send this body, in the newest shape of its class; nothing if the client is gone."""
         self._once()
         if self.connection.closed:
             return
@@ -119,31 +121,30 @@ class KafkaRequest:
         self.answers.reply(self, parts)
 
     def answer_encoded(self, encoded: EncodedAnswer) -> None:
-        """Send a body that was encoded for all requests of this API and version that ask the
-        same."""
+        """Send a body that was encoded once for all equal requests of this API and version."""
         self._once()
         if not self.connection.closed:
             self.answers.reply(self, encoded.parts(self.correlation_id))
 
     def answer_nothing(self) -> None:
-        """acks=0: the client expects no bytes, the ledger and the order of answers do."""
+        """End a request with acks=0: the client expects no bytes, but the ledger needs its end."""
         self._once()
         if not self.connection.closed:
             self.answers.reply(self, None)
 
     def hang_up(self, why: str) -> None:
-        """Close the connection: the only signal there is for a failed acks=0."""
+        """Close the connection: acks=0 leaves no other way to report a failure."""
         self._once()
         if not self.connection.closed:
             self.answers.reply(self, None)
             self.answers.hang_up(self.connection, why)
 
     def on_close(self, call: Callable[[], None]) -> None:
-        """`call()` when the client goes away before its answer: leave waiter lists there."""
+        """Call `call()` when the client goes away before its answer: leave waiter lists there."""
         self._close_calls += (call,)
 
     def closed(self) -> None:
-        """The connection is gone; only the connection calls this."""
+        """Take note that the connection is gone; only the connection calls this."""
         calls, self._close_calls = self._close_calls, ()
         for call in calls:
             call()

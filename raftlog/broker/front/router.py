@@ -1,7 +1,7 @@
-"""From a topic and a partition number to the replica that serves it here, or to who serves it.
+"""Finds the replica that serves a topic's partition here, or the broker that leads it.
 
-The image says where partitions are; a running replica may know a newer leader than the image, which
-hears of it through a report. Published (leader, epoch) pairs therefore take the newer of the two.
+The image says where partitions are. A running replica may know a newer leader than the image, which
+hears of it through a report. So the published (leader, epoch) pair is the newer of the two.
 """
 
 from collections.abc import Mapping
@@ -20,22 +20,25 @@ TopicKey = str | bytes
 
 
 class KnownLeader(NamedTuple):
-    """A published pair; unlike the parts, pairs of one partition only rise."""
+    """A published (leader, epoch) pair; the pairs of one partition only rise."""
 
     node: NodeId
     epoch: Term
 
 
 class Floor(NamedTuple):
-    """What the store of this directory said at boot of a group: our replica, and its term. In an
-    earlier boot it may have told of leaders of that term, and of no later ones."""
+    """The replica of a group here and its term, as this directory's store had them at boot.
+
+    In an earlier boot this broker may have told clients of leaders up to that term, and of no later
+    ones.
+    """
 
     replica: ReplicaId
     term: Term
 
 
 class Endpoint(NamedTuple):
-    """Where clients reach a broker on one listener."""
+    """The address at which clients of one listener reach a broker."""
 
     host: str
     port: int
@@ -45,13 +48,16 @@ class Endpoint(NamedTuple):
 @final
 @attrs.define(eq=False)
 class Router:
-    """Looks things up in the image of the moment; keeps nothing but the floors that this boot
-    found, and the pairs that a running replica told and the image has not heard of yet."""
+    """Looks things up in the present image.
+
+    It keeps only the floors that this boot found, and pairs that a running replica told and that
+    the image does not have yet.
+    """
 
     turn: Turn
     floors: Mapping[GroupId, Floor]
     _told: dict[GroupId, KnownLeader] = attrs.Factory(dict)
-    """Of groups that run or ran here, until the image says as much or more."""
+    """Group that runs or ran here -> its leader, until the image has that one or a newer one."""
 
     def topic(self, key: TopicKey) -> TopicImage | None:
         """The topic of that name or id; the metadata group's own log is no topic."""
@@ -60,8 +66,11 @@ class Router:
         return self.turn.image.topics.get(TopicId(bytes(key)))
 
     def partition(self, key: TopicKey, number: int) -> PartitionImage | ErrorCode:
-        """The partition, or 3 (by name, or a number that the topic does not have) or 100 (by
-        id)."""
+        """The partition, or why there is none.
+
+        UNKNOWN_TOPIC_ID is for an id, UNKNOWN_TOPIC_OR_PARTITION for a name or a number that does
+        not exist.
+        """
         topic = self.topic(key)
         if topic is None:
             if isinstance(key, str):
@@ -72,8 +81,7 @@ class Router:
         return topic.partitions[number]
 
     def replica(self, key: TopicKey, number: int) -> PartitionReplica | ErrorCode:
-        """The running replica of that partition on this node, leader or not; else why there is
-        none."""
+        """The running replica of that partition on this node, leader or not; else the reason."""
         partition = self.partition(key, number)
         if type(partition) is ErrorCode:
             return partition
@@ -87,17 +95,20 @@ class Router:
         return ErrorCode.LEADER_NOT_AVAILABLE
 
     def leader_of(self, key: TopicKey, number: int) -> KnownLeader | None:
-        """Who leads that partition, as far as this node knows; a broker that is alive."""
+        """The leader of that partition, as far as this node knows; a broker that is alive."""
         partition = self.partition(key, number)
         return None if isinstance(partition, ErrorCode) else self._leader(partition)
 
     def newest(self, partition: PartitionImage) -> KnownLeader | None:
-        """The newest known (leader, epoch), whether that broker lives or not. A replica that looks
-        for the next leader still tells of the last one: the image may know an older one only.
+        """The newest known (leader, epoch), whether that broker lives or not.
 
-        What was told in an earlier boot is not forgotten by clients. So nobody is named before the
-        image is as new as this boot, nor in an epoch below the floor; and what our replica knows is
-        told when its term is durable."""
+        A replica that looks for the next leader still names the last one: the image may have an
+        older one.
+
+        Clients remember pairs that an earlier boot told them. So no leader is named before the
+        image is as new as this boot, nor with an epoch below the floor. A pair that our replica
+        knows is told once its term is durable.
+        """
         if not self.turn.caught_up:
             return None
         reported, group = partition.leader, partition.group
@@ -116,16 +127,19 @@ class Router:
         return None if below else newest
 
     def _floor(self, partition: PartitionImage) -> Term:
-        """No leader of an earlier term may be named, but for a replica that has left for good: the
-        leaders after a committed configuration without it told it nothing (Raft, section 6). One
-        that is not in the last reported configuration may be about to join."""
+        """The lowest term whose leader may be named.
+
+        No leader of an earlier term may, unless our replica has left for good: the leaders after a
+        committed configuration without it told it nothing (Raft, section 6). A replica that is not
+        in the last reported configuration may be about to join.
+        """
         floor = self.floors.get(partition.group)
         if floor is None or floor.replica not in partition.replicas:
             return Term(0)
         return floor.term
 
     def forget(self, group: GroupId) -> None:
-        """The group's topic is deleted."""
+        """Forget a group whose topic is deleted."""
         self._told.pop(group, None)
 
     def _leader(self, partition: PartitionImage) -> KnownLeader | None:
@@ -133,12 +147,12 @@ class Router:
         return found if found is not None and self.is_alive(found.node) else None
 
     def is_alive(self, node: NodeId) -> bool:
-        """Whether the cluster holds that broker for alive."""
+        """Whether the cluster takes that broker for alive."""
         broker = self.turn.image.brokers.get(node)
         return broker is not None and not broker.fenced
 
     def endpoint(self, node: NodeId, listener: str) -> Endpoint | None:
-        """Where clients of that listener reach a broker that is alive."""
+        """The address at which clients of that listener reach a broker, if it is alive."""
         broker = self.turn.image.brokers.get(node)
         if broker is None or broker.fenced:
             return None

@@ -1,17 +1,17 @@
 """The coordinators that run here, and the requests on their way to one.
 
 A partition of the internal topic has a coordinator here while this broker leads it. It is made when
-the leader has committed in its own term and its replica has applied everything up to there, so that
-it begins with all that was ever promised. It is dropped whole when the leadership ends. A request
-that comes while the leader still loads waits; the request of a client that asks the wrong broker is
-refused at once.
+the leader has committed in its own term and its replica has applied everything up to there. So it
+begins with everything that was ever promised. It is dropped whole when the leadership ends. A
+request that comes while the leader still loads waits. The request of a client that asks the wrong
+broker is refused at once.
 
 The order within a turn:
 
 1. Requests, timers and the answers of the log reach the coordinator (`ask`, `_tick`, `_decided`).
 2. `propose` takes what it wants to write, once a turn, and hands it to the replica as one batch.
-3. The replicas are taken. A lost leadership is seen there first (`replica_changed`), so everybody
-   who waits hears NOT_COORDINATOR before anything committed later is looked at.
+3. The replicas are taken. A lost leadership is seen there first (`replica_changed`). So every
+   waiting client gets NOT_COORDINATOR before anything committed later is looked at.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +37,7 @@ from raftlog.partition.output import ProposalAnswer, ReadAnswer
 from raftlog.partition.replica import PartitionReplica
 
 LOAD_WAIT_NS: Final = millis(1_000)
-"""A request waits so long for a coordinator that loads."""
+"""The longest time for which a request waits for a coordinator that loads, in ns."""
 
 Call = Callable[[Coordinator], None]
 Refuse = Callable[[ErrorCode], None]
@@ -53,7 +53,7 @@ class Coordinated:
     coordinator: Coordinator
     timer: Timer | None = None
     asking: list[Callable[[ErrorCode], None]] = attrs.Factory(list)
-    """Of this turn: who waits for a majority to confirm the leadership."""
+    """The calls of this turn that wait for a majority to confirm the leadership."""
 
     @property
     def leads(self) -> bool:
@@ -75,7 +75,7 @@ class Parked:
 @final
 @attrs.define(eq=False)
 class GroupCoordinators:
-    """See the module."""
+    """All coordinators that run here, and the requests on their way to one."""
 
     turn: Turn
     clocks: PeerClocks
@@ -97,7 +97,7 @@ class GroupCoordinators:
         refuse: Refuse,
         patience: Nanos = LOAD_WAIT_NS,
     ) -> None:
-        """`call(coordinator)` of that group, now or when it has loaded; or `refuse(error)`."""
+        """Make `call(coordinator)` of that group, now or when it has loaded; or `refuse(error)`."""
         topic = self.topic.image
         if topic is None:
             refuse(ErrorCode.NOT_COORDINATOR)
@@ -113,7 +113,7 @@ class GroupCoordinators:
         refuse: Refuse,
         patience: Nanos = LOAD_WAIT_NS,
     ) -> None:
-        """The same of one partition of the topic."""
+        """Do the same as `ask`, for one partition of the topic."""
         led = self._led.get(group)
         if led is not None and led.leads:
             self._dirty[group] = None
@@ -132,16 +132,18 @@ class GroupCoordinators:
         request.on_close(partial(self._leave, group, self._last))
 
     def confirmed(self, coordinator: Coordinator, then: Callable[[ErrorCode], None]) -> None:
-        """`then(NONE)` once a majority confirms that this broker still coordinates the groups of
-        the coordinator that the present call got; else `then(error)`. A broker that was replaced
-        and does not know it yet would tell of offsets that were committed since elsewhere."""
+        """Call `then(NONE)` once a majority confirms this leadership; else `then(error)`.
+
+        It concerns the groups of the coordinator that the present call got. A broker that was
+        replaced and does not know it yet would tell older offsets than its successor has committed.
+        """
         led = next((led for led in self._led.values() if led.coordinator is coordinator), None)
         if led is None:
             then(ErrorCode.NOT_COORDINATOR)
             return
         if not led.asking:
-            # All that ask in one turn share a read: a client that names many groups in one request
-            # would else take all reads that may wait in this partition.
+            # All callers of one turn share a read: else a client that names many groups in one
+            # request would take all reads that may wait in this partition.
             self.turn.soon(self._confirm, led)
         led.asking.append(then)
 
@@ -176,17 +178,19 @@ class GroupCoordinators:
                     self._drive(led)
 
     def replica_changed(self, replica: PartitionReplica) -> None:
-        """Who leads a partition has changed, or became ready. Only partitions that hold groups have
-        a coordinator."""
+        """Take note that a partition's leader changed, or became ready.
+
+        Only partitions that hold groups have a coordinator.
+        """
         if isinstance(replica.machine, GroupsMachine):
             self._look(replica)
 
     def dropped(self, group: GroupId) -> None:
-        """The group's replica runs here no more."""
+        """Take note that the group's replica runs here no more."""
         self._end(group)
 
     def topics_deleted(self, names: Sequence[str]) -> None:
-        """Topics are gone from the image, and offsets go with their topic."""
+        """Remove the offsets of topics that are gone from the image."""
         for led in self._led.values():
             if led.leads:
                 self._tell_topics(led, names)
@@ -217,7 +221,7 @@ class GroupCoordinators:
             parked.call(coordinator)
 
     def _end(self, group: GroupId) -> None:
-        """Nothing is coordinated here: those who wait are told so."""
+        """End the coordinator of a partition, and refuse the requests that wait for it."""
         led = self._led.get(group)
         if led is not None:
             self._close(led)
@@ -233,8 +237,11 @@ class GroupCoordinators:
         led.coordinator.close(ErrorCode.NOT_COORDINATOR)
 
     def _ask_for_topics(self, led: Coordinated) -> None:
-        """Topics may have been deleted while no coordinator looked. Only an image that is known to
-        be current may say so: an older one lacks topics whose offsets are good."""
+        """Look for deleted topics: some may have gone while no coordinator looked.
+
+        Only an image that is known to be current may say so: an older one lacks topics with good
+        offsets.
+        """
         deadline = Instant(self.turn.now + self.turn.config.request_ns)
         self.controller.when_current(deadline, partial(self._topics_known, led))
 
@@ -278,14 +285,14 @@ class GroupCoordinators:
         if self.ledger.full(replica.uncommitted_bytes):
             probe("group-records-refused-partition-full")
             return ErrorCode.NOT_ENOUGH_REPLICAS
-        # The coordinator must hear what became of its records, however late: what it answers next
-        # rests on them. A client that cannot wait is answered by its own request's timer.
+        # The coordinator must learn what happened to its records, however late: its next answers
+        # rest on that. A client that cannot wait is answered by its own request's timer.
         then = partial(self._decided, led, proposal.token)
         turn.touch(replica.group)
         return replica.propose_records(proposal.batch, NEVER, then, turn.now, turn.wall)
 
     def _decided(self, led: Coordinated, token: int, answer: ProposalAnswer) -> None:
-        """The log has decided; nothing waits for a coordinator that is gone."""
+        """Take the log's decision; a coordinator that is gone needs none."""
         if not self._is_present(led):
             return
         turn, error = self.turn, answer.error
@@ -333,7 +340,7 @@ class GroupCoordinators:
             parked.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def _leave(self, group: GroupId, number: int) -> None:
-        """The client is gone."""
+        """Drop the waiting request of a client that is gone."""
         self._forget(group, number)
 
     def _forget(self, group: GroupId, number: int) -> Parked | None:

@@ -1,9 +1,9 @@
-"""The internal topic `__consumer_offsets`: which partition is a group's, and how the topic is made.
+"""The internal topic `__consumer_offsets`: the partition of a group, and how the topic is made.
 
-The broker that is first asked for a coordinator has the topic made. Its number of partitions is
-fixed from then on, because it decides which partition holds a group. A small cluster may be asked
-while some of its brokers still start. So the creation waits for a moment until as many brokers are
-alive as replicas are wanted, or as the cluster has.
+The first broker that is asked for a coordinator has the topic made. Its number of partitions is
+fixed from then on, because it decides which partition holds a group. A client of a small cluster
+may ask while some of its brokers still start. So the creation waits a moment until as many brokers
+are alive as replicas are wanted, or as the cluster has.
 """
 
 import operator
@@ -24,19 +24,20 @@ from raftlog.metadata.rules.topic_names import OFFSETS_TOPIC
 from raftlog.metadata.topic_image import TopicImage
 
 _FOR_BROKERS: Final = 2
-"""The creation waits for brokers for this part of the time that an asker waits for leaders."""
+"""The part (1/n) of the time that a client waits for leaders, for which the creation waits for
+brokers."""
 
 
 _POWERS: Final = [1]
-"""Powers of 31, modulo 2**32: as many as the longest name had characters."""
+"""Powers of 31, modulo 2**32: as many as the longest name so far had characters."""
 
 
 def java_hash(text: str) -> int:
     """Java's `String.hashCode`: signed, of 32 bits, over the text's UTF-16 code units."""
     encoded = text.encode("utf-16-be", "surrogatepass")
     count = len(encoded) // 2
-    # As a sum of products, for a request may name a hundred groups of 32,767 characters: a loop
-    # over them took more than a second.
+    # It is computed as a sum of products: a request may name a hundred groups of 32,767 characters,
+    # and a loop over them took more than a second.
     while len(_POWERS) < count:
         _POWERS.append(_POWERS[-1] * 31 & 0xFFFF_FFFF)
     units: tuple[int, ...] = struct.unpack(f">{count}H", encoded)
@@ -45,8 +46,10 @@ def java_hash(text: str) -> int:
 
 
 def partition_of(group_id: str, count: int) -> int:
-    """Which of `count` partitions is the group's, as Kafka reckons: the hash's magnitude, and 0 for
-    the one that has none in 32 bits."""
+    """The number of the group's partition among `count`, as Kafka computes it.
+
+    That is the magnitude of the hash, or 0 for the one hash that has none in 32 bits.
+    """
     found = abs(java_hash(group_id))
     return 0 if found == 1 << 31 else found % count
 
@@ -63,7 +66,7 @@ class OffsetsTopic:
 
     @property
     def image(self) -> TopicImage | None:
-        """The topic, when it is there."""
+        """The topic, if it exists."""
         return self.turn.image.topic(OFFSETS_TOPIC)
 
     def endpoint_of(self, number: int, listener: str) -> tuple[KnownLeader, Endpoint] | None:
@@ -78,8 +81,10 @@ class OffsetsTopic:
         return None if endpoint is None else (leader, endpoint)
 
     def ensure(self) -> None:
-        """Have the topic made, if it is not there and no creation is under way. A creation that
-        fails is tried again when the next client asks."""
+        """Have the topic made, if it does not exist and no creation is under way.
+
+        A creation that fails is tried again when the next client asks.
+        """
         if self._making or self.image is not None:
             return
         self._making = True
@@ -92,7 +97,7 @@ class OffsetsTopic:
         self.controller.waiters.wait(self._enough_brokers, until, self._create)
 
     def _enough_brokers(self) -> bool:
-        """Whether as many are alive as replicas are wanted, or as there are at all."""
+        """Whether as many brokers are alive as replicas are wanted, or as there are at all."""
         turn = self.turn
         wanted = turn.config.offsets_topic.replication
         known = max(len(turn.image.brokers), len(turn.config.controllers))
@@ -115,7 +120,7 @@ class OffsetsTopic:
                 factor=min(config.offsets_topic.replication, live),
                 nodes=(),
                 configs=(
-                    # A batch of coordinators must fit, whatever clients may send.
+                    # A batch of coordinators must fit, whatever clients send.
                     ("max.message.bytes", str(config.groups.batch_bytes_max)),
                     ("retention.ms", "-1"),
                     ("segment.bytes", str(config.offsets_topic.segment_bytes)),
@@ -128,6 +133,6 @@ class OffsetsTopic:
     def _made(self, outcomes: list[CallOutcome]) -> None:
         self._making = False
         for outcome in outcomes:
-            # Another broker may have been first, which is as good.
+            # If another broker was first, the topic exists as well.
             if outcome.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 self.turn.trace("offsets-topic-refused", OFFSETS_TOPIC, why=outcome.message)

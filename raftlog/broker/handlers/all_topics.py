@@ -1,8 +1,8 @@
-"""Answers that name all topics, kept encoded for as long as nothing in them changes.
+"""Keeps encoded answers that name all topics, as long as nothing in them changes.
 
 With thousands of partitions such an answer takes tens of milliseconds to make, and it is the same
-for everybody who asks alike: who floods a broker with it would keep all others waiting. The bytes
-are shared by all connections that they wait on.
+for all clients that ask alike. A client that floods a broker with the request would keep all others
+waiting. All connections share the bytes.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from raftlog.kafka.codec import EncodedAnswer
 
 
 class Question(NamedTuple):
-    """All that an answer depends on, besides the cluster: who asks the same gets the same bytes."""
+    """Everything an answer depends on, beside the cluster: equal questions get equal bytes."""
 
     version: int
     listener: str
@@ -36,7 +36,7 @@ class KeptAnswers:
 def kept_answer(
     context: Context, question: Question, encode: Callable[[], EncodedAnswer]
 ) -> EncodedAnswer:
-    """The answer, made by `encode` when it is not there or not true any more."""
+    """The kept answer; `encode` makes it when there is none, or it is out of date."""
     kept = context.kept(KeptAnswers)
     if kept.routes != context.routes:
         kept.routes, kept.answers = context.routes, {}

@@ -1,6 +1,6 @@
 """AlterPartitionReassignments: partitions move to other brokers, or a move is taken back.
 
-Answered when this broker's image shows the new target: the move itself takes its time, and
+The answer leaves when this broker's image shows the new target. The move itself takes its time, and
 ListPartitionReassignments tells how far it is. No replicas (null) is a cancel; an empty list is an
 error, as in Kafka, and never taken for one.
 """

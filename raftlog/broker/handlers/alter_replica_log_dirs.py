@@ -1,8 +1,8 @@
 """AlterReplicaLogDirs: a replica moves to another log directory of its broker.
 
-The answer says that the move is accepted; DescribeLogDirs shows how far it is. A replica that is
-not here yet begins in that directory, should it be placed here in this boot, and hears
-REPLICA_NOT_AVAILABLE for now. Each partition has its own answer. All as in Kafka.
+The answer says that the move is accepted; DescribeLogDirs shows how far it is. A partition without
+a replica here gets REPLICA_NOT_AVAILABLE for now. If a replica is placed here in this boot, it
+begins in that directory. Each partition has its own answer. All as in Kafka.
 """
 
 from raftlog.broker.context import Context
@@ -17,7 +17,7 @@ from raftlog.kafka.messages.alter_replica_log_dirs import (
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
-    """See the module. A partition that is named twice gets the answer of its last naming."""
+    """Answer for each partition; one that is named twice gets the answer of its last naming."""
     body: AlterReplicaLogDirsRequest = request.body
     found: dict[str, dict[int, int]] = {}
     for directory in body.dirs:

@@ -1,13 +1,13 @@
 """The common part of IncrementalAlterConfigs and AlterConfigs: a resource and its outcome.
 
-Settings go through the controller, which makes one command of all changes of a resource; the
-answer waits until this broker's image shows them. A running replica acts upon them as soon as its
-broker has applied the command.
+Settings go through the controller, which makes one command of all changes of a resource. The answer
+waits until this broker's image shows them. A running replica acts upon them as soon as its broker
+has applied the command.
 
 A broker's settings change while it runs where `metadata.broker_settings` names them: defaults of
 topics, and the rates of throttled moves. The broker reads all others from its file at the start. So
-a change of one is refused like Kafka's read-only settings, and taking away a dynamic value, which
-none has, is done already: Kafka's reassignment tool does that after every move.
+a change of one of those is refused like Kafka's read-only settings. Deleting their dynamic value,
+which none has, succeeds at once: Kafka's reassignment tool does that after every move.
 """
 
 from collections import Counter
@@ -58,26 +58,26 @@ class Changes(NamedTuple):
 
 
 class NotAltered(NamedTuple):
-    """Why a resource is not altered."""
+    """The reason why a resource is not altered."""
 
     code: ErrorCode
     message: str
 
 
 def _no_timeout(body: Any) -> int:
-    """Neither request says how long its client waits: the broker's own bound counts."""
+    """No bound of the client's: neither request has one, so the broker's own bound counts."""
     return 2**31 - 1
 
 
 def _is_known(context: Context, asked: Changes) -> bool:
-    """Whether this broker's image is enough to say what becomes of the resource."""
+    """Whether this broker's image is enough to judge the changes of the resource."""
     if asked.resource_type != TOPIC or topic_name_problem(asked.resource_name) is not None:
         return True
     return context.router.topic(asked.resource_name) is not None
 
 
 def _alter(context: Context, calls: ControllerCalls, body: Any, asked: Changes) -> None:
-    """Ask the controller for one resource, or say at once what is wrong with it."""
+    """Ask the controller for one resource, or refuse it at once."""
     changes = _checked(asked)
     refused = changes if isinstance(changes, NotAltered) else _refusal(context, asked, changes)
     if refused is not None:
@@ -106,7 +106,7 @@ def _alter_broker(
     asked: Changes,
     changes: tuple[ConfigChange, ...],
 ) -> None:
-    """The changes are of dynamic settings, or take other names away, which none has."""
+    """Ask for changes of dynamic settings; other names may only be deleted, and have no value."""
     known = tuple(each for each in changes if each.name in CHANGEABLE)
     if not known and not asked.replace:
         calls.known(ErrorCode.NONE)
@@ -122,7 +122,7 @@ def _alter_broker(
 
 
 def told(outcome: CallOutcome) -> tuple[int, str | None]:
-    """Code and message of a resource's result."""
+    """The error code and message of a resource's result."""
     return gone_by_name(outcome.error), outcome.message or None
 
 
@@ -160,7 +160,7 @@ def _checked(asked: Changes) -> tuple[ConfigChange, ...] | NotAltered:
 def _refusal(
     context: Context, asked: Changes, changes: tuple[ConfigChange, ...]
 ) -> NotAltered | None:
-    """Why this resource is not altered, as far as this broker can say."""
+    """The reason why this resource is not altered, as far as this broker can say; else None."""
     if asked.resource_type == TOPIC:
         return _topic_refusal(context, asked.resource_name)
     if asked.resource_type == BROKER:
@@ -206,7 +206,7 @@ def _broker_refusal(
 
 
 def _unknown(context: Context, asked: Sequence[str]) -> str:
-    """What to add of the first name that is none of a broker's settings."""
+    """The text to add about the first name that is none of a broker's settings."""
     known = [each.name for each in context.config.told]
     wrong = next((name for name in asked if known and name not in known), None)
     if wrong is None:
@@ -218,7 +218,7 @@ def _unknown(context: Context, asked: Sequence[str]) -> str:
 def altering(
     asked: Callable[[Any], list[Changes]], respond: Callable[[Any, list[CallOutcome]], Any]
 ) -> EachNamed:
-    """The handler of a request: its resources, and the response from their outcomes."""
+    """The handler of a request, made of its resources and of the response to their outcomes."""
     return EachNamed(
         asked=asked,
         key=attrgetter("resource"),

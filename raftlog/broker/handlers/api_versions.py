@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker speaks (KIP-35, KIP-511)."""
+"""ApiVersions: the APIs and versions that this broker speaks (KIP-35, KIP-511)."""
 
 import re
 from typing import Final
@@ -14,8 +14,11 @@ _NAMED_FROM: Final = 3
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
-    """The one table of APIs. From version 3 the client names itself; nonsense there is refused, for
-    such names end up in operators' pages (KIP-511)."""
+    """Answer with the one table of APIs.
+
+    From version 3 the client names itself. A malformed name is refused, because such names end up
+    in operators' pages (KIP-511).
+    """
     body = request.body
     names = (body.client_software_name, body.client_software_version)
     named = request.version < _NAMED_FROM or all(_SOFTWARE.fullmatch(name) for name in names)

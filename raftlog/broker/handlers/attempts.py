@@ -1,4 +1,4 @@
-"""Attempts of admin requests: each looks at the newest image, and gives up at the deadline."""
+"""Attempts of admin requests: each uses the newest image, and gives up at the deadline."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,10 +18,11 @@ BEHIND: Final = "this broker's image may be behind, and the controller did not s
 @final
 @attrs.frozen(eq=False)
 class Attempt:
-    """One attempt to do what an admin request asks of topics that it names.
+    """One attempt to do what an admin request asks for topics that it names.
 
     `current`: this broker's image is new enough to refuse a name. `before`: the outcomes of a first
-    attempt. Names whose topic was gone then are looked up once more."""
+    attempt. Names whose topic was gone then are looked up once more.
+    """
 
     context: Context
     request: KafkaRequest
@@ -32,7 +33,7 @@ class Attempt:
     def once_current(
         self, perform: Callable[["Attempt"], None], before: Sequence[CallOutcome] = ()
     ) -> None:
-        """`perform` another attempt when the image is up to date, or cannot be had so."""
+        """Make another attempt with `perform` once the image is up to date, or the time is up."""
         go_on = partial(self._go_on, perform, before)
         self.context.controller.when_current(self.deadline, go_on)
 
@@ -44,20 +45,24 @@ class Attempt:
 
 
 def is_gone(outcome: CallOutcome) -> bool:
-    """Whether the controller does not know the id that this broker's image had for a name. The
-    topic may have been deleted and created again meanwhile."""
+    """Whether the controller does not know the id that this broker's image had for a name.
+
+    The topic may have been deleted and created again meanwhile.
+    """
     return outcome.error == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def gone_by_name(error: int) -> int:
-    """The error for a client that asked by name. The topic may be deleted after this broker looked
-    up its id and before the controller does: the client then hears that the name is unknown."""
+    """The error for a client that asked by name: it gets that the name is unknown, not the id.
+
+    The topic may be deleted after this broker looked up its id and before the controller does.
+    """
     if error == ErrorCode.UNKNOWN_TOPIC_ID:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return error
 
 
 def deadline_of(context: Context, timeout_ms: int) -> Instant:
-    """When an admin request gives up: the client's time, within the broker's bound."""
+    """The instant at which an admin request gives up: the client's time, within our bound."""
     wait = min(max(timeout_ms, 0), context.config.request_ns // millis(1))
     return Instant(context.now + millis(wait))

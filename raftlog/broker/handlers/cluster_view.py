@@ -1,5 +1,4 @@
-"""What Metadata and DescribeCluster both say: live brokers, controller, cluster id, what is
-allowed."""
+"""The common part of Metadata and DescribeCluster: live brokers, controller, cluster id, rights."""
 
 import base64
 from typing import Final, NamedTuple
@@ -9,7 +8,7 @@ from raftlog.broker.context import Context
 from raftlog.broker.front.router import Endpoint
 
 NOT_ASKED: Final = -2147483648
-"""Authorized operations when the client did not ask for them."""
+"""The authorized operations in an answer to a client that did not ask for them."""
 
 # Bits are Kafka's AclOperation codes; without ACLs everything that applies is allowed.
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
@@ -43,7 +42,7 @@ class ShownBroker(NamedTuple):
 
 
 def live_brokers(context: Context, listener: str) -> list[ShownBroker]:
-    """Brokers that clients of that listener can be sent to, by node."""
+    """The brokers that clients of that listener can reach, in order of node."""
     found = []
     for broker in context.image.live_brokers():
         endpoint = context.router.endpoint(broker.node, listener)
@@ -53,8 +52,10 @@ def live_brokers(context: Context, listener: str) -> list[ShownBroker]:
 
 
 def controller_id(context: Context) -> int:
-    """Who is named as the controller: the metadata group's leader if clients can reach it, else
-    this broker, which forwards."""
+    """The node that is named as the controller.
+
+    That is the metadata group's leader if clients can reach it, else this broker, which forwards.
+    """
     replica = context.replicas.get(METADATA_GROUP)
     leader = None if replica is None or replica.leader is None else replica.leader.node
     if leader is not None and context.router.is_alive(leader):

@@ -1,8 +1,8 @@
 """ConsumerGroupHeartbeat: refuses the newer group protocol (KIP-848), and names what to set.
 
-The API is advertised only to be refused. librdkafka's consumers with `group.protocol=consumer` say
-nothing at all when it is missing from the list of what a broker serves, and wait without end. Both
-librdkafka and Java's client take UNSUPPORTED_VERSION here for final, and tell their application.
+The API is advertised only to be refused. Without it in the list of served APIs, librdkafka's
+consumers with `group.protocol=consumer` say nothing at all and wait without end. Both librdkafka
+and Java's client take UNSUPPORTED_VERSION here for final, and tell their application.
 """
 
 from raftlog.broker.context import Context

@@ -1,5 +1,8 @@
-"""CreatePartitions: a topic grows; it never shrinks. Answered when this broker's image shows the
-partitions and, within the client's time, all brokers name their leaders."""
+"""CreatePartitions: a topic grows; it never shrinks.
+
+The answer leaves when this broker's image shows the partitions and, within the client's time, all
+brokers name their leaders.
+"""
 
 from operator import attrgetter
 from typing import Final
@@ -40,7 +43,7 @@ def _add(
         calls.known(code, code.message)
         return
     if known.internal:
-        # The number of partitions decides which one holds a group: its groups would be lost.
+        # The number of partitions decides which one holds a group: groups would lose their state.
         what = f"{topic.name} belongs to the cluster, which fixed its partitions when it made it"
         calls.known(ErrorCode.INVALID_TOPIC_EXCEPTION, what)
         return

@@ -1,5 +1,8 @@
-"""CreateTopics: through the controller; answered when this broker's image shows the topics and,
-within the client's time, all brokers name the leaders of their partitions."""
+"""CreateTopics: topics are made through the controller.
+
+The answer leaves when this broker's image shows the topics and, within the client's time, all
+brokers name the leaders of their partitions.
+"""
 
 from collections import Counter
 from operator import attrgetter
@@ -50,18 +53,18 @@ class Problem(Exception):
 @final
 @attrs.define(eq=False)
 class _Creation:
-    """One request under way."""
+    """One request on its way."""
 
     context: Context
     request: KafkaRequest
     deadline: Instant
     topics: list[CreatableTopic] = attrs.Factory(list)
-    """Each name once, though the request may name it more often."""
+    """The topics to create. Each name stands once, though the request may name it more often."""
     outcomes: list[CallOutcome] = attrs.Factory(list)
     ids: list[TopicId] = attrs.Factory(list)
 
     def begin(self) -> None:
-        """Judge each topic, ask for those that may be."""
+        """Judge each topic, and ask the controller for the valid ones."""
         body: CreateTopicsRequest = self.request.body
         names = Counter(topic.name for topic in body.topics)
         self.topics = first_of_each(body.topics, attrgetter("name"))
@@ -78,8 +81,11 @@ class _Creation:
         calls.begin()
 
     def created(self, outcomes: list[CallOutcome]) -> None:
-        """The controller has decided; leaders may still be missing. A creation whose answer did not
-        come in time may be done: the topic ids are ours, so a topic that is there is the one."""
+        """Take the controller's decisions; leaders may still be missing.
+
+        A creation without an answer in time may be done. The topic ids are ours, so a topic of that
+        id is the one.
+        """
         topics = self.context.image.topics
         self.outcomes = outcomes = [
             CallOutcome(0, "") if _made_late(outcome, topic_id in topics) else outcome
@@ -95,7 +101,7 @@ class _Creation:
         LeadersShown(self.context, self.request, made, self.deadline, self.answer).begin()
 
     def answer(self) -> None:
-        """What became of each topic."""
+        """Answer with the result for each topic."""
         results = [
             self._result(topic, topic_id, outcome)
             for topic, topic_id, outcome in zip(self.topics, self.ids, self.outcomes, strict=True)
@@ -128,7 +134,7 @@ class _Creation:
 
 
 def _made_late(outcome: CallOutcome, there: bool) -> bool:
-    """Whether a request of unknown outcome was fulfilled, as the image shows."""
+    """Whether a request of unknown outcome was done, as the image shows."""
     return there and outcome.error == ErrorCode.REQUEST_TIMED_OUT
 
 
@@ -140,7 +146,7 @@ def handle(context: Context, request: KafkaRequest) -> None:
 def new_topic_of(
     context: Context, topic: CreatableTopic, topic_id: TopicId, validate_only: bool
 ) -> NewTopicRequest:
-    """What the controller is asked for; Problem when the request itself is wrong."""
+    """The controller request for a topic; raises Problem when the client's request is wrong."""
     if topic.name in RESERVED_TOPICS:
         what = f"{topic.name} belongs to the cluster, which creates it itself"
         raise Problem(ErrorCode.TOPIC_AUTHORIZATION_FAILED, what)
@@ -225,7 +231,7 @@ def _configs(topic: CreatableTopic) -> tuple[tuple[str, str], ...]:
 
 
 def _shape(context: Context, topic: CreatableTopic, made: TopicImage | None) -> tuple[int, int]:
-    """Partitions and factor: as made, or as they would be (validate_only)."""
+    """The partitions and the factor: as made, or as they would be made (validate_only)."""
     if made is not None:
         return len(made.partitions), len(made.partitions[0].target)
     nodes = _assigned_nodes(topic)

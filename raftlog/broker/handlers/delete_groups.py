@@ -1,4 +1,4 @@
-"""DeleteGroups: empty groups and their offsets go."""
+"""DeleteGroups: empty groups are removed, with their offsets."""
 
 from functools import partial
 from typing import Any

@@ -1,8 +1,8 @@
 """DeleteRecords: a partition forgets its records below an offset.
 
-The leader proposes a new log start; a partition is answered with it when that is committed. -1
-means the high watermark. A topic that is not made for it is refused: an internal one, and one that
-is only compacted, whose records are the state of their keys.
+The leader proposes a new log start, and answers for the partition when that is committed. -1 means
+the high watermark. Two kinds of topics are refused: internal ones, and those that are only
+compacted, whose records are the state of their keys.
 """
 
 from collections import Counter
@@ -108,7 +108,10 @@ class _Deletion:
 
 
 def _refusal(context: Context, name: str) -> ErrorCode:
-    """Why records of this topic cannot be deleted. That it is not known is told by the router."""
+    """The reason why records of this topic cannot be deleted.
+
+    The router reports an unknown topic.
+    """
     topic = context.router.topic(name)
     if topic is None:
         return ErrorCode.NONE
@@ -119,7 +122,10 @@ def _refusal(context: Context, name: str) -> ErrorCode:
 
 
 def _told(error: ErrorCode) -> ErrorCode:
-    """Kafka never says here that there is no leader: kafka-python looks for one after 6 only."""
+    """The error as Kafka gives it: here NOT_LEADER_OR_FOLLOWER stands for a missing leader.
+
+    kafka-python looks for a leader after that error only.
+    """
     if error is ErrorCode.LEADER_NOT_AVAILABLE:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return error

@@ -1,5 +1,8 @@
-"""DeleteTopics: by name, or from version 6 by name or id; answered when this broker's image is
-rid of them. That a topic is unknown is said only when the image is known to be up to date."""
+"""DeleteTopics: topics are deleted by name, or from version 6 by name or id.
+
+The answer leaves when this broker's image is rid of them. A topic is called unknown only when the
+image is known to be up to date.
+"""
 
 from collections import Counter
 from typing import Final, NamedTuple, final
@@ -27,7 +30,7 @@ _UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC
 
 
 class _Named(NamedTuple):
-    """What the request named, as far as this broker's image knows it."""
+    """One topic that the request named, as far as this broker's image knows it."""
 
     name: str | None
     topic_id: bytes
@@ -39,13 +42,13 @@ class _Named(NamedTuple):
 @final
 @attrs.define(eq=False)
 class _Deletion:
-    """One request under way."""
+    """One request on its way."""
 
     attempt: Attempt
     named: list[_Named]
 
     def answer(self, outcomes: list[CallOutcome]) -> None:
-        """What became of each topic; names whose topic is gone are looked up once more."""
+        """Answer with each topic's result; names whose topic is gone are looked up once more."""
         attempt, request = self.attempt, self.attempt.request
         if request.dead:
             return
@@ -77,8 +80,10 @@ def handle(context: Context, request: KafkaRequest) -> None:
 
 
 def _disabled(request: KafkaRequest) -> DeleteTopicsResponse:
-    """Every topic is refused, whether it exists or not, as by Kafka. Before version 3 clients do
-    not know the code."""
+    """The refusal of every topic, whether it exists or not, as in Kafka.
+
+    Before version 3 clients do not know the error code.
+    """
     body: DeleteTopicsRequest = request.body
     code = ErrorCode.TOPIC_DELETION_DISABLED if request.version >= 3 else ErrorCode.INVALID_REQUEST
     asked = list(body.topics) or [DeleteTopicState(name) for name in body.topic_names]

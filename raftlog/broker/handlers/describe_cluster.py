@@ -22,8 +22,10 @@ _CONTROLLERS: Final = 2
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
-    """Live brokers, and fenced ones when asked; controllers have no client endpoint of their
-    own."""
+    """Answer with live brokers, and with fenced ones when asked.
+
+    Controllers have no client endpoint of their own.
+    """
     body: DescribeClusterRequest = request.body
     if body.endpoint_type != _BROKERS:
         known = body.endpoint_type == _CONTROLLERS

@@ -46,7 +46,7 @@ class _BrokerSetting(NamedTuple):
     about: str
     source: int = SOURCE_BROKER
     places: tuple[tuple[str, str, int], ...] = ()
-    """All places that give it a value, where there may be several."""
+    """All places that give the setting a value, where there may be several."""
 
     @property
     def lines(self) -> tuple[tuple[str, str, int], ...]:
@@ -121,8 +121,10 @@ def _documentation(setting: TopicConfig) -> str:
 def _broker(
     context: Context, resource: DescribeConfigsResource, body: DescribeConfigsRequest
 ) -> DescribeConfigsResult:
-    """This broker's own settings; the empty name asks for those that were given to every broker
-    while it ran."""
+    """This broker's own settings.
+
+    The empty name asks for those that were given to every broker while it ran.
+    """
     if resource.resource_name == "":
         settings = _given_to_every(context)
     elif resource.resource_name == str(context.node):
@@ -153,7 +155,7 @@ def _broker(
 
 
 def _given_to_every(context: Context) -> list[_BrokerSetting]:
-    """What group 0 holds for every broker."""
+    """The settings that group 0 holds for every broker."""
     return [
         _BrokerSetting(
             name,
@@ -168,7 +170,7 @@ def _given_to_every(context: Context) -> list[_BrokerSetting]:
 
 
 def _all_settings(context: Context) -> list[_BrokerSetting]:
-    """What the file says and what it leaves out, under what is in force where that is known."""
+    """The settings of the file, those it leaves out, and the values in force where known."""
     config = context.config
     found = {
         each.name: _BrokerSetting(
@@ -189,7 +191,7 @@ def _all_settings(context: Context) -> list[_BrokerSetting]:
 
 
 def _given_to_this(context: Context) -> Iterable[_BrokerSetting]:
-    """Settings of the broker itself, that no topic has, where group 0 holds a value."""
+    """The settings of the broker itself, which no topic has, where group 0 holds a value."""
     settings = context.image.settings
     owners = ((context.node, SOURCE_DYNAMIC_BROKER), (EVERY_BROKER, SOURCE_DYNAMIC_DEFAULT))
     for name, config in BROKER_ONLY.items():
@@ -269,7 +271,7 @@ def _ms(nanos: int) -> str:
 
 
 def _filter(resource: DescribeConfigsResource, names: list[str]) -> dict[str, None]:
-    """The names that were asked for: null means all."""
+    """The names that the client asked for; null means all."""
     keys = resource.configuration_keys
     return dict.fromkeys(names if keys is None else keys)
 

@@ -1,9 +1,10 @@
-"""DescribeLogDirs: what each log directory of this broker holds, and how much room is left.
+"""DescribeLogDirs: the replicas in each log directory of this broker, and the room that is left.
 
-A replica's size is that of its live segment files. Its lag is how far its log ends behind what it
-knows to be committed. A replica on its way to another directory is shown in both, as a future one
-in that, without sizes: it is stopped. A directory that failed is shown with its error and without
-replicas. What was asked for and is not here is left out, as in Kafka.
+A replica's size is that of its live segment files. Its lag is how far its log ends behind the part
+that it knows to be committed. A replica on its way to another directory is shown in both, in the
+new one as a future replica, and without sizes, since it is stopped. A directory that failed is
+shown with its error and without replicas. Requested partitions that are not here are left out, as
+in Kafka.
 """
 
 from collections.abc import Sequence
@@ -54,8 +55,8 @@ def _looked(context: Context, waiting: _Waiting, value: object) -> None:
     for prefix, space in spaces.items():
         if isinstance(space, RaftlogError):
             context.trace("disk-space-unknown", f"node {context.node} {prefix}", why=str(space))
-    # With thousands of replicas the answer that names all of them costs milliseconds. Those who
-    # ask for all get the same bytes, so that a flood of such requests does not stop the broker.
+    # With thousands of replicas the answer that names all of them costs milliseconds. All clients
+    # that ask for everything get the same bytes, so a flood of requests does not stop the broker.
     shared: dict[int, EncodedAnswer] = {}
     for request in requests:
         if request.dead:
@@ -87,7 +88,7 @@ def _response(
 def _held(
     context: Context, topics: list[DescribeLogDirsTopic], prefix: str
 ) -> list[DescribeLogDirsTopic]:
-    """Those of the replicas that lie in one directory."""
+    """The replicas that lie in one directory."""
     directories = context.log_directories
     if not directories.further:
         return topics
@@ -124,7 +125,7 @@ def _all(context: Context) -> list[DescribeLogDirsTopic]:
 def _wanted(
     context: Context, topics: Sequence[DescribableLogDirTopic]
 ) -> list[DescribeLogDirsTopic]:
-    """Those of the same that a request names."""
+    """The rows of those replicas that a request names."""
     wanted: dict[str, dict[int, None]] = {}
     for topic in topics:
         wanted.setdefault(topic.topic, {}).update(dict.fromkeys(topic.partitions))
@@ -144,7 +145,7 @@ def _wanted(
 
 
 def _partition(number: int, replica: PartitionReplica | None) -> DescribeLogDirsPartition:
-    """One row; None: it is stopped, for it moves."""
+    """One row; `replica` is None when it is stopped because it moves."""
     if replica is None:
         return DescribeLogDirsPartition(number, 0, 0, False)
     size = sum(segment.size_hint for segment in replica.log.segments)

@@ -1,5 +1,7 @@
 """DescribeProducers: the idempotent producers that this broker's replica knows, as leader or not.
-None has a transaction. A tool that looks for hanging transactions asks every replica."""
+
+None has a transaction. A tool that looks for hanging transactions asks every replica.
+"""
 
 from typing import Final
 

@@ -1,8 +1,8 @@
 """DescribeQuorum: the controllers, how far each is, and the brokers that follow them.
 
-Any broker is asked; the leader of the metadata group tells. The group goes by Kafka's name,
-`__cluster_metadata`-0, which no other API knows. Its offsets are raft indexes, since no client
-reads that log.
+A client may ask any broker; the leader of the metadata group has the facts. The group goes by
+Kafka's name, `__cluster_metadata`-0, which no other API knows. Its offsets are raft indexes, since
+no client reads that log.
 """
 
 from functools import partial
@@ -92,7 +92,7 @@ def _replica(context: Context, member: QuorumMember) -> ReplicaState:
 
 
 def _nodes(context: Context, state: QuorumState) -> list[Node]:
-    """Where brokers reach the voters."""
+    """The addresses at which brokers reach the voters."""
     found = []
     for member in state.members:
         broker = context.image.brokers.get(member.node)

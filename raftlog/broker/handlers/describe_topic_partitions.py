@@ -1,8 +1,8 @@
 """DescribeTopicPartitions: topics by name, in pages of so many partitions.
 
-No topics asked for means all. A page begins at the cursor and ends where the limit of partitions is
-reached; the answer's cursor then says where the next one begins. Eligible leaders beside the
-in-sync set do not exist here: an acknowledged record is on a majority.
+A request without topics means all. A page begins at the cursor and ends where the limit of
+partitions is reached; the answer's cursor then says where the next one begins. Eligible leaders
+beside the in-sync set do not exist here: an acknowledged record is on a majority.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ from raftlog.metadata.rules.topic_names import topic_name_problem
 from raftlog.metadata.topic_image import PartitionImage, TopicImage
 
 PAGE_PARTITIONS_MAX: Final = 2000
-"""Kafka's max.request.partition.size.limit."""
+"""The most partitions in a page: Kafka's max.request.partition.size.limit."""
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
@@ -51,7 +51,7 @@ def handle(context: Context, request: KafkaRequest) -> None:
 
 
 def _names(context: Context, body: DescribeTopicPartitionsRequest) -> list[str]:
-    """In order, from the cursor's topic on."""
+    """The topics' names in order, from the cursor's topic on."""
     asked = [topic.name for topic in body.topics] or context.image.names
     first = "" if body.cursor is None else body.cursor.topic_name
     return [name for name in sorted(dict.fromkeys(asked)) if name >= first]

@@ -1,9 +1,9 @@
-"""Admin requests that ask one thing of each of several that they name.
+"""Admin requests that ask one thing for each of several resources.
 
 Each of these is a request to the controller.
 
-What this broker's image does not know, or would refuse, is refused only when the image is known to
-be up to date: one that is behind does not know a topic that somebody has been told of.
+A resource that this broker's image does not know, or would refuse, is refused only when the image
+is known to be up to date. An image that is behind may lack a topic that a client has been told of.
 """
 
 from collections import Counter
@@ -36,16 +36,17 @@ def first_of_each(items: Sequence[T], key: Callable[[T], Hashable]) -> list[T]:
 @final
 @attrs.frozen(eq=False, kw_only=True)
 class EachNamed:
-    """One kind of such requests.
+    """One kind of such requests; the items are the resources that a body names.
 
-    * `asked`: what a body names, in its order; `key`: by what two of them are the same.
-    * `once`: what is named twice has one outcome, and one entry in the answer.
-    * `twice`: what is said of one that is named twice.
-    * `fits`: whether this broker's image knows it, and would not refuse it.
-    * `ask`: adds a controller request, or a known outcome, of a body's item to the calls.
-    * `timeout_ms`: how long the client waits, by what its body says.
-    * `respond`: the response to a body, from the outcomes in the order of what it names.
-    * `made`: topics that have new partitions now, from the same; their leaders are waited for.
+    * `asked`: the items of a body, in order; `key`: by which two of them are the same.
+    * `once`: an item that is named twice has one outcome, and one entry in the answer.
+    * `twice`: the outcome of an item that is named twice.
+    * `fits`: whether this broker's image knows the item, and would not refuse it.
+    * `ask`: adds one controller request, or one known outcome, for an item to the calls.
+    * `timeout_ms`: how long the client waits, by its body.
+    * `respond`: the response to a body, from the outcomes in the order of its items.
+    * `made`: topics that have new partitions now, from the same; the answer waits for their
+      leaders.
     """
 
     asked: Callable[[Any], Sequence[Any]]
@@ -59,7 +60,7 @@ class EachNamed:
     timeout_ms: Callable[[Any], int] = attrgetter("timeout_ms")
 
     def handle(self, context: Context, request: KafkaRequest) -> None:
-        """Answer the request when all that it names have an outcome."""
+        """Answer the request when all of its items have an outcome."""
         body = request.body
         attempt = Attempt(context, request, deadline_of(context, self.timeout_ms(body)))
         if all(self.fits(context, each) for each in self.asked(body)):
@@ -87,7 +88,7 @@ class EachNamed:
         calls.begin()
 
     def _answer(self, attempt: Attempt, outcomes: list[CallOutcome]) -> None:
-        """Names whose topic is gone are looked up once more."""
+        """Answer, or look up names again whose topic is gone, once."""
         request = attempt.request
         if request.dead:
             return

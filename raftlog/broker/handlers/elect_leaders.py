@@ -1,9 +1,9 @@
 """ElectLeaders: partitions go back to their preferred leaders, the first of their replicas.
 
-Preferred only, by a transfer between replicas that are in sync. An unclean election is always
-refused: a leader that misses acknowledged records would lose them. The controller sets the target
-of the partition once more, and its leader, wherever it is, hands over; answered when this broker
-knows the new leaders, or at the client's deadline.
+Only preferred leaders are elected, by a transfer between replicas that are in sync. An unclean
+election is always refused: a leader that misses acknowledged records would lose them. The
+controller sets the target of the partition once more, and its leader, wherever it is, hands over.
+The answer leaves when this broker knows the new leaders, or at the client's deadline.
 """
 
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def handle(context: Context, request: KafkaRequest) -> None:
 @final
 @attrs.define(eq=False)
 class _Election:
-    """One request under way. `outcomes` are those of `places`, in order."""
+    """One request on its way. `outcomes` are those of `places`, in order."""
 
     context: Context
     request: KafkaRequest
@@ -57,7 +57,7 @@ class _Election:
     outcomes: list[CallOutcome] = attrs.Factory(list)
 
     def refuse(self, code: ErrorCode, what: str) -> None:
-        """The same answer for everything."""
+        """Give every partition the same answer."""
         body: ElectLeadersRequest = self.request.body
         if body.topic_partitions is None:
             self.request.answer(error_body(body, code, what))
@@ -67,7 +67,7 @@ class _Election:
         self._answer()
 
     def begin(self, current: bool) -> None:
-        """The image shows all that was told to anybody, or it cannot be had."""
+        """Judge every place. `current`: the image shows everything that any client was told."""
         if self.request.dead:
             return
         if not current:
@@ -77,7 +77,8 @@ class _Election:
         for place in self._asked():
             outcome = self._judged(place)
             if outcome is not None:
-                # Of all partitions only those are told that have another leader than preferred.
+                # For a request without partitions, those that already have their preferred leader
+                # are left out.
                 if self.request.body.topic_partitions is None and outcome.error == _DONE:
                     continue
                 calls.known(outcome.error, outcome.message)
@@ -104,7 +105,7 @@ class _Election:
                 yield name, number
 
     def _judged(self, place: Place) -> CallOutcome | None:
-        """What is known without asking; None when a transfer is to be asked for."""
+        """The outcome that is known without asking; None when a transfer must be requested."""
         router = self.context.router
         partition = router.partition(*place)
         if isinstance(partition, ErrorCode):
@@ -131,7 +132,7 @@ class _Election:
         return leader is not None and leader.node == partition.target[0].node
 
     def _decided(self, outcomes: list[CallOutcome]) -> None:
-        """The leaders have been told, or will be by their images."""
+        """Take the controller's decisions: leaders are told, or will be by their images."""
         self.outcomes = outcomes
         if self.request.dead:
             return

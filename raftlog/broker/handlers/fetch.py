@@ -1,14 +1,14 @@
-"""Fetch: committed batches of several partitions, at once or when enough of them are there.
+"""Fetch: committed batches of several partitions, at once or when enough of them are available.
 
 Rules:
 
-1. Answered at once when the client does not want to wait, asks for nothing, any partition has an
-   error, or `min_bytes` are available. Available is what is committed from the offset on.
-2. Else one FetchWaiter counts the bytes missing in all partitions together; it wakes on commit,
-   on a lost leader, on deletion; a timer and a closed connection end it.
+1. The answer leaves at once when the client does not want to wait, asks for nothing, any partition
+   has an error, or `min_bytes` are available. Available are committed bytes from the offset on.
+2. Else one FetchWaiter counts the bytes missing in all partitions together. It wakes on commit, on
+   a lost leader, on deletion; a timer or a closed connection ends it.
 3. `max_bytes`, and the broker's `fetch.max.bytes`, are soft: the first batch of the first non-empty
    partition always goes whole.
-4. Sessions are not kept: `session_id` is 0. A fetch that goes on with another one is answered
+4. Sessions are not kept: `session_id` is 0. A fetch that continues another one is answered
    FETCH_SESSION_ID_NOT_FOUND; one that begins or ends a session is a full fetch.
 5. With linearizable reads the leader first confirms that it leads, after the request arrived.
 """
@@ -54,17 +54,18 @@ _TOPIC_IDS_FROM: Final = 13
 _REPLICA_STATE_FROM: Final = 15
 _NO_HINT: Final = LeaderIdAndEpoch()
 _COLD_READS_MAX: Final = 8
-"""Jobs for one partition of one fetch: verify, find the start, find the end; then again at most
+"""The most jobs for one partition of one fetch: verify, find the start, find the end; then again
 once, should the log have moved in between. Beyond it the partition is empty this time."""
 _READ_UNCOMMITTED: Final = 0
 _FULL_EPOCH: Final = 0
 _FINAL_EPOCH: Final = -1
-"""A fetch that begins a session, and one that ends it: each names all that it wants (KIP-227)."""
+"""The epoch of a fetch that ends a session. The initial epoch begins one. Each of these two names
+all its partitions (KIP-227)."""
 _NOTHING_SEEN: Final = FetchView(ErrorCode.NONE)
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
-    """Answer now, or when there is enough, or when the client's time is up."""
+    """Answer now, or when enough is available, or when the client's time is up."""
     body: FetchRequest = request.body
     by_state = request.version >= _REPLICA_STATE_FROM
     replica_id = body.replica_state.replica_id if by_state else body.replica_id
@@ -72,7 +73,7 @@ def handle(context: Context, request: KafkaRequest) -> None:
         request.answer(error_body(body, ErrorCode.INVALID_REQUEST))
         return
     if body.session_id != 0 and body.session_epoch not in (_FULL_EPOCH, _FINAL_EPOCH):
-        # It names only what has changed since the fetch before it, which was not kept.
+        # This fetch names only changes since the fetch before it, which was not kept.
         request.answer(FetchResponse(0, ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
         return
     _Fetch(context, request, body).begin()
@@ -81,7 +82,7 @@ def handle(context: Context, request: KafkaRequest) -> None:
 @final
 @attrs.define(eq=False)
 class _Wanted:
-    """One partition of the request, and what came of it."""
+    """One partition of the request, and its result."""
 
     key: TopicKey
     asked: FetchPartition
@@ -118,7 +119,7 @@ class _Fetch:
     # --- confirm ----------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Find the replicas; have leadership confirmed where reads are linearizable."""
+        """Find the replicas; confirm the leadership where reads are linearizable."""
         body, by_id = self.body, self.request.version >= _TOPIC_IDS_FROM
         self.deadline = deadline_after(self.context, body.max_wait_ms)
         for topic in body.topics:
@@ -135,7 +136,7 @@ class _Fetch:
             self._look()
 
     def _find(self, want: _Wanted) -> None:
-        """The replica that serves the partition now, or the error that says why none does."""
+        """Find the replica that serves the partition now, or the error why none does."""
         want.replica = None
         if want.error:
             return
@@ -159,7 +160,7 @@ class _Fetch:
 
     def _confirmed(self, want: _Wanted, answer: ReadAnswer) -> None:
         if self.unconfirmed == 0 or self.request.dead:
-            return  # answered meanwhile
+            return  # the request was answered meanwhile
         self.unconfirmed -= 1
         if answer.error:
             want.fail(answer.error)
@@ -168,8 +169,10 @@ class _Fetch:
             self._look()
 
     def _not_confirmed(self) -> None:
-        """No majority said in time that this replica still leads: nothing may be told, not even
-        that there is nothing."""
+        """Give up: no majority confirmed this leadership in time, so nothing may be answered.
+
+        Even an empty answer would claim that no record exists.
+        """
         probe("linearizable-fetch-timed-out")
         self.unconfirmed = 0
         if self.request.dead:
@@ -182,7 +185,7 @@ class _Fetch:
     # --- look and wait ----------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Answer, or wait until there is enough."""
+        """Answer, or wait until enough is available."""
         if self.request.dead:
             return
         available, failed = 0, False
@@ -208,7 +211,7 @@ class _Fetch:
         self._start_timer(self.deadline, self._timed_out)
 
     def _woken(self, waiter: FetchWaiter) -> None:
-        """Enough was committed, or a partition is not what it was."""
+        """Look again: enough was committed, or a partition has changed."""
         if waiter is self.waiter and not self.request.dead:
             self._stop_waiting()
             self._look()
@@ -250,14 +253,15 @@ class _Fetch:
         self._reply()
 
     def _read(self, want: _Wanted, replica: PartitionReplica) -> ColdRead | None:
-        """The partition's batches as far as they fit; or what must be done off the loop first."""
+        """Read the partition's batches as far as they fit, or return the job to run first."""
         budget = min(max(0, want.asked.partition_max_bytes), self.left_bytes)
         if self.anything and budget == 0:
             return None
         offset, scrubber = Offset(want.asked.fetch_offset), self.context.scrubber
         connection = self.request.connection.id
         if not want.rechecked:
-            # Asked for again at once, what was given may have failed the client's own check.
+            # A client that asks again at once may have found the last answer damaged by its own
+            # check.
             want.rechecked = True
             again = scrubber.recheck(connection, replica, offset)
             if again is not None:
@@ -282,7 +286,7 @@ class _Fetch:
     def _cold_done(
         self, want: _Wanted, replica: PartitionReplica, cold: ColdRead, value: object
     ) -> None:
-        """A job came back: the log knows more now, if it is still the log that asked."""
+        """Take a job's result: the log knows more now, if it is still the log that asked."""
         replica.client_read_done(_place_of(cold), value, self.context.now)
         self.context.touch(replica.group)
         if self.request.dead:
@@ -324,7 +328,7 @@ class _Fetch:
 
 
 def _place_of(cold: ColdRead) -> Hashable:
-    """The same for the same place, though the log has grown meanwhile."""
+    """A key that is equal for the same place, though the log has grown meanwhile."""
     order = next(iter(cold.args), None)
     if isinstance(order, ScanOrder):
         return order.segment.path, order.start.position

@@ -1,8 +1,8 @@
-"""FindCoordinator: which broker coordinates a group; refusals for what is not served.
+"""FindCoordinator: names the broker that coordinates a group; refuses other kinds of coordinators.
 
 A group's coordinator leads its partition of the internal topic. The first client that asks has that
-topic made, and its answer waits a bounded moment until the partition has a leader: clients that
-hear COORDINATOR_NOT_AVAILABLE back off, and users feel that in every start.
+topic made. Its answer waits a bounded moment until the partition has a leader: clients that get
+COORDINATOR_NOT_AVAILABLE back off, and users feel that in every start.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ _REFUSALS: Final = {
         "share groups are not served; use a consumer group with group.protocol=classic",
     ),
 }
-"""By key type: transaction, share."""
+"""Key type (transaction, share) -> the refusal of its coordinators."""
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
@@ -55,10 +55,11 @@ class _Search:
     request: KafkaRequest
     keys: Sequence[str]
     _numbers: list[int] = attrs.Factory(list)
-    """The partition of each, once the topic is there: it stays, and long names cost time."""
+    """The partition of each group, once the topic exists. It never changes, and hashing long names
+    costs time."""
 
     def begin(self) -> None:
-        """Answer at once, or when the topic is there and led."""
+        """Answer at once, or when the topic exists and is led."""
         context = self.context
         if self._found():
             self.answer()
@@ -79,7 +80,7 @@ class _Search:
         return all(topic.endpoint_of(number, listener) is not None for number in asked)
 
     def answer(self) -> None:
-        """Those that are known; COORDINATOR_NOT_AVAILABLE for the others, which clients repeat."""
+        """Answer with the known ones, and COORDINATOR_NOT_AVAILABLE for the others."""
         numbers: Sequence[int | None] = self._numbers or [None] * len(self.keys)
         pairs = zip(self.keys, numbers, strict=True)
         _answer(self.request, [self._coordinator(*pair) for pair in pairs])

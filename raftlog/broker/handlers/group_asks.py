@@ -1,5 +1,4 @@
-"""What the handlers of groups share: who the client is, and answers that are put together from
-several groups."""
+"""The common part of the handlers of groups: who the client is, and answers from several groups."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +15,7 @@ from raftlog.kafka.error_codes import ErrorCode
 
 
 def client_of(request: KafkaRequest) -> GroupClient:
-    """Who asks, as a group keeps it. Kafka prints a slash before the host."""
+    """The client of a request, as a group keeps it. Kafka prints a slash before the host."""
     return GroupClient(
         client_id=request.client_id or "",
         host=f"/{_host_of(request.connection.address)}",
@@ -30,7 +29,7 @@ def hand_over(
     call: Callable[[Coordinator], None],
     refuse_with: Callable[[ErrorCode], None] | None = None,
 ) -> None:
-    """`call` the coordinator of the group that the request names, or refuse the request."""
+    """Hand the request to the coordinator of the group that it names, by `call`, or refuse it."""
     refusal = refuse_with or partial(refuse, request)
     if request.body.group_id:
         context.groups.ask(request.body.group_id, request, call, refusal)
@@ -39,14 +38,16 @@ def hand_over(
 
 
 def refuse(request: KafkaRequest, code: ErrorCode) -> None:
-    """Answer the whole request with the error; nothing when it was answered or its client went."""
+    """Answer the whole request with the error; nothing when it was answered or its client left."""
     if not request.dead:
         request.answer(error_body(request.body, code))
 
 
 def reply(request: KafkaRequest, body: object) -> None:
-    """Answer with the body; nothing when the request was answered or its client went. A member
-    stays in its group without its connection, so its coordinator still answers."""
+    """Answer with the body; nothing when the request was answered or its client left.
+
+    A member stays in its group without its connection, so its coordinator may still answer.
+    """
     if not request.dead:
         request.answer(body)
 
@@ -60,40 +61,42 @@ def _host_of(address: str) -> str:
 @final
 @attrs.define(eq=False)
 class Room:
-    """What one answer may still have. The first part may be of any size: it is asked for alone, if
-    it does not fit beside others."""
+    """The bytes that one answer may still have.
+
+    The first part may be of any size: a client asks for it alone if it does not fit beside others.
+    """
 
     left: int
 
     @property
     def is_full(self) -> bool:
-        """Whether no more parts come in."""
+        """Whether the answer takes no more parts."""
         return self.left <= 0
 
     def take(self, size: int) -> None:
-        """One more part."""
+        """Count one more part."""
         self.left -= size
 
 
 @final
 @attrs.define(eq=False)
 class Gathered:
-    """The parts of one answer; `finish(parts)` when all are there. A part is set once."""
+    """The parts of one answer; `finish(parts)` is called when all are there. A part is set once."""
 
     request: KafkaRequest
     finish: Callable[[list[Any]], None]
     parts: list[Any] = attrs.Factory(list)
     _open: int = 1
-    """Parts that are missing, and one more until `all_asked`."""
+    """The number of missing parts, and one more until `all_asked`."""
 
     def place(self) -> Callable[[Any], None]:
-        """A place for one more part: the call that fills it."""
+        """Add a place for one more part; returns the call that fills it."""
         self.parts.append(None)
         self._open += 1
         return partial(self._fill, len(self.parts) - 1)
 
     def all_asked(self) -> None:
-        """No more places come."""
+        """Take note that no more places come."""
         self._close_one()
 
     def _fill(self, place: int, part: object) -> None:

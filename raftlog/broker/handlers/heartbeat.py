@@ -1,4 +1,4 @@
-"""Heartbeat: a member lives, and hears whether its group rebalances."""
+"""Heartbeat: a member shows that it lives, and is told whether its group rebalances."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: settings of a resource are set or deleted, lists get or lose words."""
+"""IncrementalAlterConfigs: settings are set or deleted, and words added to lists or removed."""
 
 from raftlog.broker.control.controller_calls import CallOutcome
 from raftlog.broker.handlers.altering_configs import Changes, altering, told

@@ -1,8 +1,8 @@
-"""InitProducerId: a producer id that nobody else has, epoch 0.
+"""InitProducerId: gives a producer an id of its own, with epoch 0.
 
-The metadata group hands ids out in blocks; this broker gives them on one by one. A block that was
+The metadata group hands ids out in blocks; this broker passes them on one by one. A block that was
 begun before a crash is lost, never given twice. Transactional producers are refused with
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients hand on at once: a retriable error would make
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients report at once: a retriable error would make
 them ask again until their own timeout.
 """
 
@@ -24,11 +24,11 @@ from raftlog.metadata.commands import AllocateProducerIds
 from raftlog.metadata.requests import SubmitCommand
 
 BLOCK_IDS: Final = 1_000
-"""As Kafka's: a broker that starts a thousand producers asks the controller once."""
+"""Ids of a block, as many as Kafka's: a broker that starts a thousand producers asks once."""
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
-    """The next id of this broker's block, or of the block that it asks for."""
+    """Answer with the next id of this broker's block, or of the block that it asks for."""
     body: InitProducerIdRequest = request.body
     if body.transactional_id is not None:
         request.answer(InitProducerIdResponse(0, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
@@ -39,8 +39,10 @@ def handle(context: Context, request: KafkaRequest) -> None:
 @final
 @attrs.define(eq=False)
 class ProducerIds:
-    """The ids from `next_id` up to, not including, `end_id` are this broker's to give. `waiting`
-    are served from the next block; `asking` while one is on its way."""
+    """The ids of this broker's block: from `next_id` up to `end_id`, exclusive.
+
+    `waiting` requests are served from the next block. `asking` says that one is on its way.
+    """
 
     next_id: int = 0
     end_id: int = 0
@@ -69,7 +71,7 @@ class ProducerIds:
         calls.begin()
 
     def _allocated(self, context: Context, outcomes: list[CallOutcome]) -> None:
-        """A block, or none in time: the clients may ask again."""
+        """Take a block, or its failure: then the clients may ask again."""
         self.asking = False
         outcome = outcomes[0]
         waiting, self.waiting = self.waiting, []

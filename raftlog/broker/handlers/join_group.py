@@ -1,5 +1,7 @@
-"""JoinGroup: a member joins, or comes back for the next generation. The answer waits until the
-rebalance ends."""
+"""JoinGroup: a member joins, or comes back for the next generation.
+
+The answer waits until the rebalance ends.
+"""
 
 from functools import partial
 
@@ -14,7 +16,7 @@ from raftlog.kafka.messages.join_group import JoinGroupRequest, JoinGroupRespons
 def handle(context: Context, request: KafkaRequest) -> None:
     """Hand the request to the group's coordinator."""
     body: JoinGroupRequest = request.body
-    # The join may wait for minutes: views would keep the whole slab in which it was received.
+    # The join may wait for minutes: views would keep the whole receive slab.
     protocols = [each._replace(metadata=bytes(each.metadata)) for each in body.protocols]
     request.body = body._replace(protocols=protocols)
     call = partial(_join, context, request)

@@ -1,5 +1,4 @@
-"""What data-path answers say about who leads: the tagged fields of KIP-951, and shared small
-rules."""
+"""Leaders in answers of the data path: the tagged fields of KIP-951, and small shared rules."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar, final
@@ -19,7 +18,7 @@ Endpoint = TypeVar("Endpoint")
 
 NO_REPLICA: Final = -1
 MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-"""Errors after which a client looks for the leader: the answer names it when it is known."""
+"""Errors after which a client looks for the leader: the answer names it if it is known."""
 
 
 @final
@@ -39,8 +38,11 @@ class LeaderHints:
         make: Callable[[int, int], Hint],
         none: Hint,
     ) -> Hint:
-        """The leader of a partition whose answer carries `error`; `none` when nothing is to be
-        said, or when all that is known is this broker, which does not lead."""
+        """The leader of a partition whose answer carries `error`.
+
+        It is `none` when the answer names none, or when this broker, which does not lead, is all
+        that is known.
+        """
         if error not in MOVED:
             return none
         leader = self.context.router.leader_of(key, partition)
@@ -50,7 +52,7 @@ class LeaderHints:
         return make(leader.node, leader.epoch)
 
     def endpoints(self, make: Callable[[int, str, int, str | None], Endpoint]) -> list[Endpoint]:
-        """Where the named leaders are."""
+        """The addresses of the named leaders."""
         found = []
         for node in self.nodes:
             endpoint = self.context.router.endpoint(node, self.listener)
@@ -60,13 +62,15 @@ class LeaderHints:
 
 
 def deadline_after(context: Context, wait_ms: int) -> Instant:
-    """When a request gives up that is ready to wait so long."""
+    """The instant at which a request gives up whose client waits `wait_ms`."""
     return Instant(context.now + millis(min(max(wait_ms, 0), PRODUCE_WAIT_MS_MAX)))
 
 
 def claims_to_be_a_replica(context: Context, request: KafkaRequest, replica_id: int) -> bool:
-    """A client that says it is a replica is refused and noted: replication never uses this API, and
-    no id inside a message is trusted (CVE-2018-1288)."""
+    """Whether a client claims to be a replica; it is then refused, and that is traced.
+
+    Replication never uses this API, and no id inside a message is trusted (CVE-2018-1288).
+    """
     if replica_id <= NO_REPLICA:
         return False
     connection = request.connection

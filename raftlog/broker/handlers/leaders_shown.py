@@ -1,15 +1,15 @@
-"""The last step of what makes partitions: wait until every broker tells clients who leads them.
+"""The last step of creating partitions: wait until every broker names their leaders to clients.
 
-A client that has the answer "done" asks any broker for the leaders next. A broker whose image does
-not name them says LEADER_NOT_AVAILABLE, or does not know the topic, and clients that trust that
-answer for seconds fail to write.
+A client that was told "done" asks any broker for the leaders next. A broker whose image does not
+name them answers LEADER_NOT_AVAILABLE, or does not know the topic. Clients that trust that answer
+for seconds fail to write.
 
 How it works:
 1. This broker waits until its own image names all leaders. The version of that image names them
    everywhere.
-2. It asks the controller, which hears the version of every broker, to answer when all have it.
+2. It asks the controller, which knows the version of every broker, to answer when all have it.
 3. After `leaders_wait_ns`, or the client's own time, the client is answered all the same: the
-   partitions are made, and a trace event says who lags.
+   partitions exist, and a trace event says which brokers lag.
 """
 
 from collections.abc import Callable
@@ -30,9 +30,11 @@ from raftlog.metadata.requests import ShownEverywhere, encode_body
 @final
 @attrs.define(eq=False)
 class LeadersShown:
-    """Waits for the leaders of all partitions of some topics, at most until `deadline`; then calls
-    `then` once, perhaps before `begin` returns, and not when the client is gone. A topic that is
-    gone has no leaders to wait for."""
+    """Waits for the leaders of all partitions of some topics, at most until `deadline`.
+
+    It then calls `then` once, perhaps before `begin` returns, and not when the client is gone. A
+    topic that is gone has no leaders to wait for.
+    """
 
     context: Context
     request: KafkaRequest
@@ -43,7 +45,7 @@ class LeadersShown:
     _partition: int = 0
 
     def begin(self) -> None:
-        """Wait."""
+        """Begin to wait."""
         context = self.context
         until = Instant(context.now + context.config.leaders_wait_ns)
         self.deadline = min(self.deadline, until)
@@ -56,8 +58,11 @@ class LeadersShown:
             self.request.on_close(waiter.leave)
 
     def _named(self) -> bool:
-        """Whether this broker's image names all leaders. Asked again and again while a thousand
-        partitions elect, so it goes on from the first partition that had none."""
+        """Whether this broker's image names all leaders.
+
+        It is asked again and again while a thousand partitions elect, so it continues at the first
+        partition that had none.
+        """
         topics = self.context.image.topics
         while self._topic < len(self.topic_ids):
             topic = topics.get(self.topic_ids[self._topic])
@@ -81,7 +86,8 @@ class LeadersShown:
 
     def _ask(self) -> None:
         left = self.deadline - self.context.now
-        # An eighth of the time is for the way of the controller's answer, which names who lags.
+        # An eighth of the time is left for the controller's answer, which names the brokers that
+        # lag.
         request = ShownEverywhere(
             version=self.context.image.version, wait_ns=Nanos(max(left - left // 8, 0))
         )
@@ -103,7 +109,7 @@ class LeadersShown:
         self.then()
 
     def _trace(self, name: str, **fields: str) -> None:
-        """Tell of the topics by the first of them that is there."""
+        """Trace an event about the topics, named by the first of them that exists."""
         topics = self.context.image.topics
         known = [topics[each].name for each in self.topic_ids if each in topics]
         if known:

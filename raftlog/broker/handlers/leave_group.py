@@ -1,4 +1,4 @@
-"""LeaveGroup: members leave, and their partitions go to the others at once."""
+"""LeaveGroup: members leave, and the others get their partitions at once."""
 
 from functools import partial
 

@@ -1,4 +1,7 @@
-"""ListConfigResources: what has settings. Version 0 asks for client metrics, and there are none."""
+"""ListConfigResources: the resources with settings.
+
+Version 0 asks for client metrics: none exist.
+"""
 
 from typing import Final
 
@@ -14,11 +17,11 @@ from raftlog.kafka.messages.list_config_resources import (
 _TOPIC: Final = 2
 _BROKER: Final = 4
 _WITHOUT: Final = (8, 16, 32)
-"""Broker loggers, client metrics and groups: known, and none of them has settings here."""
+"""Broker loggers, client metrics and groups: known kinds, none of which has settings here."""
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
-    """Topics by name, then brokers by number."""
+    """Answer with topics by name, then brokers by number."""
     body: ListConfigResourcesRequest = request.body
     if request.version == 0:
         request.answer(ListConfigResourcesResponse())

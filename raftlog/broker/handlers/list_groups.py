@@ -1,5 +1,7 @@
-"""ListGroups: the groups that this broker coordinates. Tools ask every broker, and put the lists
-together."""
+"""ListGroups: the groups that this broker coordinates.
+
+Tools ask every broker, and put the lists together.
+"""
 
 from functools import partial
 from typing import Any, Final
@@ -15,8 +17,7 @@ _LOST: Final = ErrorCode.NOT_COORDINATOR
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
-    """Ask the coordinator of each partition that this broker leads; those that load are waited
-    for."""
+    """Ask the coordinator of each partition that this broker leads; wait for those that load."""
     gathered = Gathered(request, partial(_answer, request))
     for group in context.groups.led_partitions():
         fill = gathered.place()
@@ -29,8 +30,11 @@ def _list(request: KafkaRequest, fill: Any, coordinator: Coordinator) -> None:
 
 
 def _answer(request: KafkaRequest, parts: list[Any]) -> None:
-    """A partition that is led elsewhere by now is listed there; one that still loads makes the
-    list incomplete, and the client is told so."""
+    """Answer with the lists of all partitions.
+
+    A partition that another broker leads by now is listed there. One that still loads makes the
+    list incomplete, which the answer says.
+    """
     groups = []
     error = ErrorCode.NONE
     for part in parts:

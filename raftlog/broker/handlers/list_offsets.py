@@ -1,12 +1,12 @@
 """ListOffsets: where a partition begins and ends, and the first record at or after a timestamp.
 
 The end is the high watermark. A new leader that has not committed in its own term knows less than
-the one before it: it answers OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before version 5) to
+the one before it. It answers OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before version 5) to
 everything but the beginning (KIP-207).
 
-A look-up by time sees the records from the log start to the high watermark of the moment at which
-it began, and no others. It runs as a chain of short jobs off the loop, each planned by what the one
-before it found (`raftlog.storage.segments.time_plan`); the chain ends with its request.
+A look-up by time covers the records from the log start to the high watermark at its start, and no
+others. It runs as a chain of short jobs off the loop. Each is planned from the result of the one
+before (`raftlog.storage.segments.time_plan`); the chain ends with its request.
 """
 
 from functools import partial
@@ -50,10 +50,10 @@ _NOT_AVAILABLE_FROM: Final = 5
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
-    """One offset per partition, when the last one is known.
+    """Answer with one offset per partition, when the last one is known.
 
-    `replica_id` is not looked at. There are clients that leave it 0 (kafka-python 3.1), and every
-    client is told what a consumer may know.
+    `replica_id` is ignored. Some clients leave it 0 (kafka-python 3.1), and every client gets what
+    a consumer may know.
     """
     _Listing(context, request, request.body).begin()
 
@@ -61,8 +61,10 @@ def handle(context: Context, request: KafkaRequest) -> None:
 @final
 @attrs.define(eq=False)
 class _Search:
-    """A look-up by time in one partition. `timestamp_ms` is None until the largest timestamp, where
-    that was asked for, is known."""
+    """A look-up by time in one partition.
+
+    Where the client asks for the largest timestamp, `timestamp_ms` is None until that is known.
+    """
 
     place: int
     asked: ListOffsetsPartition
@@ -75,7 +77,7 @@ class _Search:
         self.begin_again()
 
     def begin_again(self) -> None:
-        """From the log start of now."""
+        """Begin at the present log start."""
         self.log_start = self.replica.log_start
         self.timestamp_ms = None if self.asked.timestamp == MAX_TIMESTAMP else self.asked.timestamp
 
@@ -93,7 +95,7 @@ class _Listing:
     timer: Timer | None = None
 
     def begin(self) -> None:
-        """Ask for every partition; what must wait for a job or a confirmation is answered later."""
+        """Ask for every partition; some have to wait for a job or a confirmation."""
         for topic in self.body.topics:
             for asked in topic.partitions:
                 place = len(self.answers)
@@ -128,7 +130,7 @@ class _Listing:
             self._look_up(place, asked, found)
 
     def _refusal(self, replica: PartitionReplica, asked: ListOffsetsPartition) -> ErrorCode:
-        """Why this partition is not answered here and now."""
+        """The reason why this partition is not answered here and now, or NONE."""
         timestamp = asked.timestamp
         if timestamp < EARLIEST_PENDING_UPLOAD:
             return ErrorCode.INVALID_REQUEST
@@ -157,7 +159,7 @@ class _Listing:
             self._look_up(place, asked, replica)
 
     def _look_up(self, place: int, asked: ListOffsetsPartition, replica: PartitionReplica) -> None:
-        """The end, or a record by its timestamp; the latter off the loop."""
+        """Look up the end, or a record by its timestamp; the latter off the loop."""
         limit = replica.high_watermark
         if asked.timestamp == LATEST:
             self._known(place, asked, limit, replica.term)
@@ -165,7 +167,7 @@ class _Listing:
         self._step(_Search(place, asked, replica, limit))
 
     def _step(self, search: "_Search") -> None:
-        """The next job of a look-up by time."""
+        """Begin the next job of a look-up by time."""
         times, wanted = search.replica.log.times(), search.timestamp_ms
         job = (
             times.largest(search.limit) if wanted is None else times.first_at(wanted, search.limit)
@@ -175,13 +177,14 @@ class _Listing:
         self.context.search(search.replica, job.function, job.args, done, still_open)
 
     def _found(self, search: "_Search", value: object) -> None:
-        """A job came back; it is true of the log that asked only while that still leads."""
+        """Take a job's result; it is true of the log only while this replica still leads."""
         replica, asked = search.replica, search.asked
         if isinstance(value, CorruptData):
             replica.damage_found(value, self.context.now)
             self.context.touch(replica.group)
         elif isinstance(value, Learned):
-            # Kept even when the request is over: the next one goes on from here.
+            # The result is kept even when the request is over: the next look-up continues from
+            # there.
             replica.log.cold_done(value)
             self.context.touch(replica.group)
         if self._is_over(search.place):
@@ -203,7 +206,7 @@ class _Listing:
             self._fail(search.place, asked, ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _answer_found(self, search: "_Search", hit: TimeHit | None) -> None:
-        """Nothing below the log start leaves: it may have risen while the job ran."""
+        """Answer a look-up, but nothing below the log start, which may have risen meanwhile."""
         moved = search.replica.log_start > search.log_start
         if moved and (hit is None or hit.offset < search.replica.log_start):
             probe("log-start-rose-under-a-look-up")
@@ -234,7 +237,7 @@ class _Listing:
         self._close_one()
 
     def _timed_out(self) -> None:
-        """No majority confirmed, or the disk did not answer, in time."""
+        """Give up: no majority confirmed, or the disk did not answer, in time."""
         place = 0
         for topic in self.body.topics:
             for asked in topic.partitions:
@@ -259,5 +262,5 @@ class _Listing:
 
 
 def _epoch_of_the_start(replica: PartitionReplica) -> int:
-    """The leader epoch of the record at the log start; of the leader when no record is left."""
+    """The leader epoch of the record at the log start; the leader's own when no record is left."""
     return replica.log.terms.at_offset(replica.log_start)

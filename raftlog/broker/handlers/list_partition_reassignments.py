@@ -1,8 +1,9 @@
-"""ListPartitionReassignments: which partitions are not yet where they are wanted.
+"""ListPartitionReassignments: the partitions that are not yet on their wanted brokers.
 
-Told from an image that shows whatever anybody was told before: who has just asked a broker for a
-move sees it at every other one. By brokers, not by replicas: a replica that is built anew on the
-broker where it was is no move. What does not move, or is not there, is left out, as in Kafka.
+The answer comes from an image that shows everything that any client was told before: a client that
+has just asked one broker for a move sees it at every other one. Moves are between brokers, not
+replicas: a replica that is rebuilt on its own broker is no move. Partitions that do not move or
+exist are left out, as in Kafka.
 """
 
 from collections.abc import Iterable
@@ -31,7 +32,7 @@ Moving = dict[str, dict[int, OngoingPartitionReassignment]]
 @final
 @attrs.define(eq=False)
 class _Kept:
-    """The moves of one image: to find them is to look at all partitions."""
+    """The moves of one image. They are kept, because finding them means to read all partitions."""
 
     image: ClusterImage = EMPTY_IMAGE
     moving: Moving = attrs.Factory(dict)
@@ -97,7 +98,7 @@ def _all_moving(context: Context) -> Moving:
 
 
 def _ongoing(number: int, partition: PartitionImage) -> OngoingPartitionReassignment | None:
-    """All brokers concerned, those that are wanted first; None when only replicas change."""
+    """All brokers concerned, the wanted ones first; None when only replicas change."""
     wanted = [replica.node for replica in partition.target]
     voters = [replica.node for replica in partition.reported.membership.voters]
     before = partition.nodes_before

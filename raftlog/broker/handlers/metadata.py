@@ -1,7 +1,7 @@
 """Metadata: brokers, topics, leaders; creates topics on first use where that is allowed.
 
-A topic that had to be created is answered when it is there and led, or after a bounded moment with
-error 5, which clients take as "ask again".
+A topic that had to be created is answered when it exists and is led. After a bounded moment it is
+answered LEADER_NOT_AVAILABLE, after which clients ask again.
 """
 
 from functools import partial
@@ -62,7 +62,7 @@ def _asks_for_everything(request: KafkaRequest) -> bool:
 
 
 def _to_create(context: Context, body: MetadataRequest) -> list[str]:
-    """Names that do not exist and may be created, each once."""
+    """Names of topics that do not exist and may be created, each once."""
     if not (body.allow_auto_topic_creation and context.config.auto_create and body.topics):
         return []
     names = [topic.name for topic in body.topics if topic.topic_id == ZERO_ID and topic.name]
@@ -87,7 +87,7 @@ class _AutoCreation:
     refused: dict[str, CallOutcome] = attrs.Factory(dict)
 
     def begin(self) -> None:
-        """Ask for all of them with the broker's defaults."""
+        """Ask the controller to create all of them with the broker's defaults."""
         config = self.context.config
         self.deadline = Instant(self.context.now + config.create_wait_ns)
         calls = ControllerCalls(self.context.controller, self.deadline, self.created)
@@ -107,7 +107,7 @@ class _AutoCreation:
         calls.begin()
 
     def created(self, outcomes: list[CallOutcome]) -> None:
-        """The controller has decided. That somebody else was first is as good."""
+        """Take the controller's decisions; a topic that another client created first is as good."""
         self.refused = {
             name: outcome
             for name, outcome in zip(self.names, outcomes, strict=True)
@@ -122,7 +122,7 @@ class _AutoCreation:
         self.request.on_close(waiter.leave)
 
     def _there(self) -> bool:
-        """Whether this broker's image knows all that were not refused."""
+        """Whether this broker's image knows all topics that were not refused."""
         names = self.context.image.names
         return all(name in names for name in self.names if name not in self.refused)
 
@@ -132,7 +132,7 @@ class _AutoCreation:
         LeadersShown(self.context, self.request, made, self.deadline, self.answer).begin()
 
     def answer(self) -> None:
-        """What is there now; 5 for what is on its way."""
+        """Answer with topics that exist now, and LEADER_NOT_AVAILABLE for the others."""
         codes = {name: _creation_code(outcome.error) for name, outcome in self.refused.items()}
         for name in self.names:
             if self.context.image.topic(name) is None:
@@ -141,7 +141,7 @@ class _AutoCreation:
 
 
 def _creation_code(error: int) -> int:
-    """A controller that cannot be reached is a passing condition for who asks for metadata."""
+    """The error code of a topic: a controller out of reach is only a passing condition."""
     if error in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER):
         return ErrorCode.LEADER_NOT_AVAILABLE
     return error
@@ -232,7 +232,7 @@ def _topic(context: Context, topic: TopicImage, operations: int) -> MetadataResp
 def partition_view(
     context: Context, number: int, partition: PartitionImage
 ) -> MetadataResponsePartition:
-    """Leader and epoch come as one pair; a leader that is not alive is none."""
+    """A partition's row. Leader and epoch come as one pair; a leader that is not alive is none."""
     router = context.router
     leader = router.newest(partition)
     led = leader is not None and router.is_alive(leader.node)

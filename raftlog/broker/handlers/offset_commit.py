@@ -1,8 +1,8 @@
-"""OffsetCommit: a group keeps how far its members have read.
+"""OffsetCommit: a group stores how far its members have read.
 
 Topics that do not exist have no offsets: their partitions are refused here, one by one. The others
-go to the group's coordinator with name and id of their topic, however the client named it, and the
-answer is put together again in the order of the request.
+go to the group's coordinator with name and id of their topic, however the client named it. The
+answer is put together in the order of the request.
 """
 
 from functools import partial
@@ -32,7 +32,7 @@ _Slots = list[OffsetCommitResponsePartition | None]
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
-    """Hand what names partitions that exist to the group's coordinator."""
+    """Hand existing partitions of the request to the group's coordinator."""
     body: OffsetCommitRequest = request.body
     commit = _Commit(context, request)
     context.groups.ask(body.group_id, request, commit.begin, partial(refuse, request))
@@ -41,16 +41,21 @@ def handle(context: Context, request: KafkaRequest) -> None:
 @final
 @attrs.define(eq=False)
 class _Commit:
-    """One request on its way. `slots` has a list for each topic: what is refused already, and None
-    for what the coordinator decides."""
+    """One request on its way.
+
+    `slots` has a list for each topic: refusals so far, and None for what the coordinator decides.
+    """
 
     context: Context
     request: KafkaRequest
     slots: list[_Slots] = attrs.Factory(list)
 
     def begin(self, coordinator: Coordinator) -> None:
-        """Divide the request, and ask for the part that may be committed. The client is told to try
-        again when that takes too long; the offsets may be committed all the same."""
+        """Divide the request, and ask for the part that may be committed.
+
+        When that takes too long the client is told to try again; the offsets may be committed all
+        the same.
+        """
         context, request = self.context, self.request
         until = Instant(context.now + context.config.offsets_topic.commit_ns)
         timer = context.at(until, self._timed_out)

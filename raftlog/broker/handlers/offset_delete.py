@@ -18,7 +18,7 @@ from raftlog.kafka.messages.offset_delete import (
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
-    """Hand what names partitions that exist to the group's coordinator."""
+    """Hand existing partitions of the request to the group's coordinator."""
     deletion = _Deletion(context, request)
     hand_over(context, request, deletion.begin)
 
@@ -26,8 +26,7 @@ def handle(context: Context, request: KafkaRequest) -> None:
 @final
 @attrs.define(eq=False)
 class _Deletion:
-    """One request on its way. `unknown` holds, by topic, the answers of partitions that do not
-    exist."""
+    """One request on its way. `unknown` holds, by topic, the answers for missing partitions."""
 
     context: Context
     request: KafkaRequest

@@ -1,11 +1,11 @@
 """OffsetFetch: how far groups have read.
 
 An answer rests on a read index: a broker that was replaced as coordinator and does not know it yet
-would tell of offsets older than those that its successor has committed.
+would tell older offsets than its successor has committed.
 
-A refusal names every partition that was asked for, each with the error. A client of librdkafka that
-gets an error of the whole request, and no partitions, never begins to fetch them (its issue 5586).
-For the same reason a coordinator that loads is waited for longer than by other requests.
+A refusal names every requested partition, each with the error. A client of librdkafka that gets an
+error of the whole request, and no partitions, never begins to fetch them (its issue 5586). For the
+same reason this request waits longer than others for a coordinator that loads.
 """
 
 from functools import partial
@@ -91,7 +91,8 @@ class _GroupFetch:
             self.refuse(error)
             return
         if self.room.is_full:
-            # A few bytes ask for all offsets of a group, and may name it again and again.
+            # A request of a few bytes asks for all offsets of a group, and may name it again and
+            # again.
             probe("fetched-offsets-over-limit")
             self.refuse(ErrorCode.NOT_COORDINATOR)
             return
@@ -113,20 +114,19 @@ class _GroupFetch:
         self.fill(answer._replace(topics=[*topics, *unknown]))
 
     def refuse(self, code: ErrorCode) -> None:
-        """The group's error, and the same for each partition that was asked for."""
+        """Answer with the group's error, and the same for each requested partition."""
         topics = [_refused_topic(topic, code) for topic in self.group.topics or ()]
         self.fill(OffsetFetchResponseGroup(self.group.group_id, topics, code))
 
     def _named(self, asked: OffsetFetchRequestTopics) -> OffsetFetchRequestTopics | None:
-        """The topic by its name; None when there is none of that id."""
+        """The topic by its name; None when no topic has that id."""
         if not self.by_id:
             return asked
         topic = self.context.router.topic(asked.topic_id)
         return None if topic is None else asked._replace(name=topic.name)
 
     def _with_id(self, found: OffsetFetchResponseTopics) -> OffsetFetchResponseTopics | None:
-        """The topic with its id, where the client knows it by that; None when it has none any
-        more."""
+        """The topic with its id, if the client uses ids; None when it has none any more."""
         if not self.by_id:
             return found
         topic_id = self._topic_id(found.name)

@@ -1,12 +1,12 @@
 """OffsetForLeaderEpoch: where an epoch ends, so that a consumer sees whether its log was cut.
 
-The answer is the largest known epoch at or below the asked one and its end offset; for the
-present epoch that is the end of the log, not the high watermark, or consumers would see a
-truncation that never was (KIP-320). Of an epoch above the newest nothing is known: (-1, -1), as
-Kafka answers. A leader that has not committed in its own term may still have less than consumers
-have read: OFFSET_NOT_AVAILABLE.
+The answer is the largest known epoch at or below the requested one, and its end offset. For the
+present epoch that is the end of the log, not the high watermark: else consumers would see a
+truncation that never was (KIP-320). An epoch above the newest is not known: the answer is (-1, -1),
+as in Kafka. A leader that has not committed in its own term may still have less than consumers have
+read, and answers OFFSET_NOT_AVAILABLE.
 
-`replica_id` is not looked at: every client is told what a consumer may know.
+`replica_id` is ignored: every client gets what a consumer may know.
 """
 
 from raftlog.base.ids import Term
@@ -23,7 +23,7 @@ from raftlog.kafka.messages.offset_for_leader_epoch import (
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
-    """Always answered at once."""
+    """Answer every partition at once."""
     body: OffsetForLeaderEpochRequest = request.body
     topics = [
         OffsetForLeaderTopicResult(

@@ -1,7 +1,7 @@
-"""Produce: one record batch per partition, answered with the last partition that is decided.
+"""Produce: one record batch per partition, answered when the last partition is decided.
 
-acks=0 has no answer at all; when any of its partitions failed the connection is closed, which is
-the only signal such a client has.
+acks=0 has no answer at all. When any of its partitions failed the connection is closed, which is
+the only signal to such a client.
 """
 
 from functools import partial
@@ -50,7 +50,7 @@ _FULL: Final = "too much waits to be committed; nothing was written"
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
-    """Append to every partition named; the answer comes when all are decided."""
+    """Append to every partition named; the answer leaves when all are decided."""
     body: ProduceRequest = request.body
     refusal = _refusal(body)
     if refusal is not None:
@@ -97,10 +97,10 @@ class _Pending:
     keys: list[tuple[TopicKey, int]] = attrs.Factory(list)
     answers: list[ProduceAnswer | None] = attrs.Factory(list)
     open: int = 1
-    """Undecided partitions, and one more while partitions are still being submitted."""
+    """The undecided partitions, and one more while partitions are still being submitted."""
 
     def submit(self, key: TopicKey, number: int, records: Buffer | None) -> None:
-        """The next partition."""
+        """Submit the next partition's batch."""
         place = len(self.keys)
         self.keys.append((key, number))
         answer = self._produce(place, key, number, records)
@@ -109,19 +109,22 @@ class _Pending:
             self.open += 1
 
     def refuse(self, key: TopicKey, number: int, answer: ProduceAnswer) -> None:
-        """The next partition, which is not served."""
+        """Answer for the next partition, which is not served."""
         self.keys.append((key, number))
         self.answers.append(answer)
 
     def all_submitted(self) -> None:
-        """No more partitions come."""
+        """Take note that no more partitions come."""
         self._close_one()
         if self.open and self.request.frame_bytes < RECORD_COPY_BYTES_MAX:
             self._forget_records()
 
     def _forget_records(self) -> None:
-        """They are copied where they are still needed. The answer wants names and numbers, and a
-        view would keep the whole receive slab, which nobody counts for a small frame."""
+        """Drop the views of the records, which are copied where they are still needed.
+
+        The answer needs names and numbers only. A view would keep the whole receive slab, which is
+        not counted for a small frame.
+        """
         topics = [
             TopicProduceData(name, topic_id, [PartitionProduceData(number) for number, _ in data])
             for name, topic_id, data in self.body.topic_data
@@ -131,7 +134,7 @@ class _Pending:
         self.request.body = self.body
 
     def decided(self, place: int, answer: ProduceAnswer) -> None:
-        """A partition that had to wait is decided."""
+        """Take the decision on a partition that had to wait."""
         assert self.answers[place] is None, (place, self.answers[place])
         self.answers[place] = answer
         self._close_one()
@@ -155,7 +158,7 @@ class _Pending:
     def _check(
         self, place: int, key: TopicKey, number: int, replica: PartitionReplica, records: Buffer
     ) -> ProduceAnswer | None:
-        """Have the records looked at first."""
+        """Have the records walked first."""
         error = replica.produces(self.context.now)
         if isinstance(error, ErrorCode):
             return _refused(error, replica)
@@ -174,7 +177,7 @@ class _Pending:
         deadline: Instant,
         refusal: ProduceAnswer | None,
     ) -> None:
-        """The records were looked at: append the batch where its partition is led now."""
+        """Append a batch whose records were walked, where its partition is led now."""
         answer: ProduceAnswer | None = refusal
         if refusal is None:
             replica = self.context.router.replica(key, number)
@@ -229,7 +232,7 @@ class _Pending:
             self.request.answer_nothing()
 
     def _success(self) -> EncodedAnswer | None:
-        """The answer to a request with one partition, if that succeeded: the usual one."""
+        """The usual answer: to a request with one partition that succeeded; else None."""
         topics, answer = self.body.topic_data, self.answers[0] if self.answers else None
         if answer is None or answer.error or len(topics) != 1 or len(self.answers) != 1:
             return None
@@ -258,7 +261,7 @@ def success_frames(context: Context) -> SuccessFrames:
 def partition_response(
     answer: ProduceAnswer, key: TopicKey, number: int, hints: LeaderHints
 ) -> PartitionProduceResponse:
-    """What a client is told of one partition."""
+    """The answer for one partition."""
     error, base_offset, log_append_time_ms, log_start, message, _ = answer
     if not error:
         return PartitionProduceResponse(number, 0, base_offset, log_append_time_ms, log_start)

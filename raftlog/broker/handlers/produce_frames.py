@@ -1,8 +1,8 @@
 """Answers of a producer's stream: response frames that differ in four numbers.
 
-A success for one partition says its topic and partition again, and base offset, time and log start
-beside them. Everything but these numbers and the correlation id is encoded once for a topic
-partition and version, by the codec, and kept.
+A success for one partition repeats its topic and partition, with base offset, time and log start
+beside them. The codec encodes everything but these numbers and the correlation id once for a topic
+partition and version, and the bytes are kept.
 """
 
 import struct
@@ -21,14 +21,14 @@ from raftlog.kafka.versions import ApiKey
 from raftlog.partition.output import ProduceAnswer
 
 FRAMES_MAX: Final = 1024
-"""Topic partitions and versions whose frames are kept, some hundred bytes each."""
+"""The most topic partitions and versions whose frames are kept, some hundred bytes each."""
 _CORRELATION: Final = struct.Struct(">i")
 _NUMBERS: Final = struct.Struct(">qqq")
 """Base offset, log append time, log start offset, in this order in all versions that have them."""
 
 
 class KeptFrame(NamedTuple):
-    """What lies around the correlation id and the numbers."""
+    """The bytes around the correlation id and the numbers."""
 
     length: bytes
     before: bytes
@@ -46,15 +46,17 @@ class KeptFrame(NamedTuple):
 @final
 @attrs.define(eq=False)
 class SuccessFrames:
-    """By version, topic and partition; emptied when there are too many."""
+    """Frames by version, topic and partition; emptied when there are too many."""
 
     _frames: dict[tuple[int, str, bytes, int], KeptFrame | None] = attrs.Factory(dict)
 
     def answer_to(
         self, version: int, topic: TopicProduceData, answer: ProduceAnswer
     ) -> EncodedAnswer | None:
-        """The response to a request with one partition, `topic`'s only one, that succeeded; None in
-        versions without a log start, which the codec encodes."""
+        """The response to a successful request with one partition, `topic`'s only one.
+
+        None in versions without a log start, which the codec encodes.
+        """
         number = topic.partition_data[0].index
         frame = self.get(version, topic.name, bytes(topic.topic_id), number)
         if frame is None:
@@ -80,7 +82,7 @@ class SuccessFrames:
 
 
 def _frame_of(version: int, name: str, topic_id: bytes, number: int) -> KeptFrame | None:
-    """Encoded by the codec with two sets of numbers: where the frames differ, the numbers are."""
+    """A frame from two sets of numbers: where the codec's two results differ, the numbers stand."""
     zeros = _encoded(version, name, topic_id, number, 0)
     ones = _encoded(version, name, topic_id, number, -1)
     before, after = zeros.rest, ones.rest

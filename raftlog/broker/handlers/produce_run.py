@@ -1,10 +1,10 @@
-"""Runs of produce requests: what a producer's stream brings to one turn, taken as one.
+"""Runs of produce requests: the requests of a producer's stream in one turn, worked as one.
 
 The requests of a run follow each other on one connection and differ in nothing but correlation id
-and records (`raftlog.kafka.repeats`). They are judged one by one, as `produce` does; then they are
+and records (`raftlog.kafka.repeats`). They are judged one by one, as `produce` does. Then they are
 appended, counted and waited for together, and answered in one go when all are decided. So a run is
-short, and whatever could be decided in another way than the rest of its run ends it: that is left
-to `produce`, which decides everything.
+short, and a request that might be decided in another way than the rest ends it. That request is
+left to `produce`, which decides everything.
 """
 
 from collections.abc import Sequence
@@ -40,13 +40,15 @@ from raftlog.records.batch import is_numbered
 
 RUN_REQUESTS_MIN: Final = 2
 RUN_REQUESTS_MAX: Final = 32
-"""Requests that are answered together: no more than half of what one turn takes."""
+"""The most requests that are answered together: no more than half of what one turn takes."""
 _ANSWERED_ACKS: Final = (-1, 1)
 
 
 def take_run(context: Context, connection: Connection, events: Sequence[Event], first: int) -> int:
-    """How many events, from the `first` on, are requests of one run and are taken; 0 when `produce`
-    must look at the first one itself."""
+    """Take a run of requests; returns how many events, from the `first` on, were taken.
+
+    0 means that `produce` must look at the first one itself.
+    """
     stream = connection.protocol.repeats.stream
     if stream is None or stream.acks not in _ANSWERED_ACKS or stream.transactional_id is not None:
         return 0
@@ -84,9 +86,11 @@ def take_run(context: Context, connection: Connection, events: Sequence[Event], 
 def _matching(
     connection: Connection, events: Sequence[Event], first: int
 ) -> tuple[list[int], list[Buffer], list[int]]:
-    """Correlation ids, records and frame sizes of the requests, from the `first` on, that repeat
-    each other. Large ones end a run: they pin receive memory, which is counted for each; so does
-    what is numbered or no batch, lest every request of a burst looks at all that follow it."""
+    """Correlation ids, records and frame sizes of the requests, from the `first` on, that repeat.
+
+    A large one ends a run: it pins receive memory, which is counted for each. So does a numbered
+    batch or no batch: else every request of a burst would look at all that follow it.
+    """
     repeats: ProduceRepeats = connection.protocol.repeats
     correlations: list[int] = []
     fields: list[Buffer] = []
@@ -107,28 +111,30 @@ def _matching(
 @final
 @attrs.define(eq=False)
 class ProduceRun:
-    """Requests that wait for one answer of their partition; in their order, `offsets` are where
-    their batches begin."""
+    """Requests that wait for one answer of their partition.
+
+    `offsets` are the base offsets of their batches, in the same order.
+    """
 
     context: Context
     connection: Connection
     request_no: int
-    """Of the first request."""
+    """The number of the first request."""
     stream: ProduceStream
     key: TopicKey
     since: Instant
     correlations: Sequence[int] = ()
     offsets: Sequence[Offset] = ()
     weight: int = 0
-    """Their frames; a topic and a partition each are of no account."""
+    """The bytes of their frames; one topic and partition each count for nothing."""
     pinned_bytes: int = 0
-    """None of them is large."""
+    """The bytes that they pin: none, since no request of a run is large."""
 
     def closed(self) -> None:
-        """The connection is gone; what was appended stays."""
+        """Take note that the connection is gone; the appended batches stay."""
 
     def decided(self, answer: ProduceAnswer) -> None:
-        """All of them are decided, in the same way."""
+        """Answer all of them, since all are decided in the same way."""
         if self.connection.closed:
             return
         parts = None if answer.error else self._successes(answer)
@@ -149,7 +155,7 @@ class ProduceRun:
         ]
 
     def _one_by_one(self, answer: ProduceAnswer) -> list[Part]:
-        """What the codec makes of each answer: of errors, which are rare."""
+        """The answers as the codec makes each of them: errors, which are rare."""
         stream = self.stream
         hints = LeaderHints(self.context, self.connection.listener)
         parts: list[Part] = []

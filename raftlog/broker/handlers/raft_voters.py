@@ -1,8 +1,8 @@
-"""AddRaftVoter and RemoveRaftVoter: one broker begins or ends to vote as a controller.
+"""AddRaftVoter and RemoveRaftVoter: one broker begins or stops to vote as a controller.
 
 Both go through the controller as one command. The answer says that the change is committed; the
-group then moves by joint consensus, which DescribeQuorum shows. Listeners in the request are not
-read: brokers reach each other where they registered.
+group then moves by joint consensus, which DescribeQuorum shows. Listeners in the request are
+ignored: brokers reach each other where they registered.
 """
 
 from functools import partial
@@ -25,7 +25,7 @@ _DIRECTORY_MAX = 2**64 - 1
 
 @final
 class Voter(NamedTuple):
-    """What both requests say."""
+    """The common content of both requests."""
 
     cluster_id: str | None
     node: int
@@ -36,7 +36,7 @@ class Voter(NamedTuple):
 def change(
     context: Context, request: KafkaRequest, voter: Voter, respond: Any, *, votes: bool
 ) -> None:
-    """Ask the controller, and answer with a `respond(0, code, message)`."""
+    """Ask the controller, and answer with `respond(0, code, message)`."""
     then = partial(_decided, request, respond)
     calls = ControllerCalls(context.controller, deadline_of(context, voter.timeout_ms), then)
     directory = int.from_bytes(voter.directory_id, "big")

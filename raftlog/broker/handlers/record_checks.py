@@ -1,8 +1,8 @@
 """Walks produced batches before they are appended, where `raftlog.validate.records` asks for it.
 
 A walk takes 1.5 us a record, so it runs off the loop, in steps. Batches of one partition are walked
-and appended in the order in which they came, for a producer numbers them; those of other partitions
-do not wait for them. A batch that waits is held by its request, which the ledger counts.
+and appended in the order in which they came, because a producer numbers them. Other partitions do
+not wait for them. A batch that waits is held by its request, which the ledger counts.
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ from raftlog.records.record_walk import RecordRules, RecordWalk, walk_records
 _I64_MAX: Final = 2**63 - 1
 
 Checked = Callable[[ProduceAnswer | None], None]
-"""Told why the batch is refused, or None when it may be appended."""
+"""Called with the reason why the batch is refused, or None when it may be appended."""
 
 
 @final
@@ -48,15 +48,17 @@ class RecordChecks:
 
 
 def waits_for_checks(context: Context, replica: PartitionReplica) -> bool:
-    """Whether batches of this partition must go through `check`: its topic asks for it, or did a
-    moment ago and some still wait."""
+    """Whether batches of this partition must go through `check`.
+
+    They must when its topic asks for it, or did a moment ago and some still wait.
+    """
     return replica.config.validate_records or replica.group in _queues(context)
 
 
 def check(
     context: Context, replica: PartitionReplica, batch: Buffer, deadline: Instant, then: Checked
 ) -> ProduceAnswer | None:
-    """Have a batch walked: why it is refused here and now, or None and told through `then`."""
+    """Have a batch walked; returns a refusal that is known now, else None, and `then` is called."""
     config = replica.config
     try:
         header = judged(batch, config, context.wall)
@@ -83,12 +85,12 @@ def _step(context: Context, replica: PartitionReplica, first: _Check) -> None:
 
 
 def _stepped(context: Context, replica: PartitionReplica, value: object) -> None:
-    """A step of the first batch is done: go on with it, or decide it and begin the next."""
+    """Take a step of the first batch: continue with it, or decide it and begin the next."""
     queue = _queues(context)[replica.group]
     first = queue[0]
     answer: ProduceAnswer | None = None
     if isinstance(value, Exception):
-        # A bug of ours must not let an unread batch in.
+        # A bug of ours must not let an unverified batch in.
         answer = ProduceAnswer(
             ErrorCode.UNKNOWN_SERVER_ERROR, message=f"the walk failed: {value!r}"
         )

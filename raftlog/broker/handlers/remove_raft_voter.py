@@ -1,4 +1,4 @@
-"""RemoveRaftVoter: a broker ends to be a controller, and stays a broker. See `raft_voters`."""
+"""RemoveRaftVoter: a broker stops to be a controller, and stays a broker. See `raft_voters`."""
 
 from raftlog.broker.context import Context
 from raftlog.broker.front.requests import KafkaRequest

@@ -1,9 +1,8 @@
 """ShareGroupHeartbeat: refuses share groups (KIP-932), and names what to use.
 
-The API is advertised only to be refused, as ConsumerGroupHeartbeat is: a share consumer of
-librdkafka says nothing at all when it is missing from the list of what a broker serves, and waits
-without end. librdkafka and Java's client take UNSUPPORTED_VERSION here for final, and tell their
-application.
+The API is advertised only to be refused, like ConsumerGroupHeartbeat. Without it in the list of
+served APIs, a share consumer of librdkafka says nothing at all and waits without end. It and Java's
+client take UNSUPPORTED_VERSION here for final, and tell their application.
 """
 
 from raftlog.broker.context import Context

@@ -1,4 +1,4 @@
-"""SyncGroup: the group's leader hands in the assignment, every member gets its part of it."""
+"""SyncGroup: the group's leader hands in the assignment, and every member gets its part of it."""
 
 from functools import partial
 
@@ -11,7 +11,7 @@ from raftlog.groups.coordinator import Coordinator
 def handle(context: Context, request: KafkaRequest) -> None:
     """Hand the request to the group's coordinator."""
     body = request.body
-    # The sync may wait for minutes: views would keep the whole slab in which it was received.
+    # The sync may wait for minutes: views would keep the whole receive slab.
     assignments = [each._replace(assignment=bytes(each.assignment)) for each in body.assignments]
     request.body = body._replace(assignments=assignments)
     call = partial(_sync, context, request)

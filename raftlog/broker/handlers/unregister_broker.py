@@ -1,6 +1,6 @@
-"""UnregisterBroker: a broker that is gone for good is forgotten.
+"""UnregisterBroker: the cluster forgets a broker that is gone for good.
 
-Only one that is fenced, is no controller and holds no replica: move its partitions first.
+The broker must be fenced, no controller, and without replicas: move its partitions first.
 """
 
 from functools import partial

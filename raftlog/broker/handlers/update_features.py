@@ -1,8 +1,8 @@
 """UpdateFeatures: the cluster goes to a newer feature level, once all its brokers know it.
 
 There is one feature, `raftlog.version`. Its level says what brokers may write, so it never falls.
-All updates of a request are judged first: with one that is refused nothing is done. Codes and
-sentences are Kafka's. Up to version 1 each feature has a result; from 2 on the answer has one.
+All updates of a request are judged first: if one is refused, nothing is done. Codes and sentences
+are Kafka's. Up to version 1 each feature has a result; from 2 on the answer has one.
 """
 
 from functools import partial
@@ -56,7 +56,7 @@ def handle(context: Context, request: KafkaRequest) -> None:
 
 
 def _refusal(context: Context, request: KafkaRequest) -> _Refused | None:
-    """Why nothing is done, as far as this broker can say."""
+    """The reason why nothing is done, as far as this broker can say; else None."""
     body: UpdateFeaturesRequest = request.body
     names = [each.feature for each in body.feature_updates]
     if len(dict.fromkeys(names)) != len(names):
@@ -106,7 +106,7 @@ def _decided(request: KafkaRequest, outcomes: list[CallOutcome]) -> None:
     (outcome,) = outcomes
     error, message = outcome.error, outcome.message or None
     if error == kafka_code(Refusal.FEATURE_UNSUPPORTED):
-        # A broker that is registered cannot go to this level: the request was understood.
+        # A registered broker cannot go to this level; the request itself was understood.
         error = ErrorCode.INVALID_UPDATE_VERSION
     if request.version >= _FIRST_WHOLE:
         request.answer(UpdateFeaturesResponse(error_code=error, error_message=message))

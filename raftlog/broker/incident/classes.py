@@ -58,14 +58,13 @@ ERROR_FIELDS: Final = ("what", "on", "do")
 MORE_OF_ERRORS: Final[Mapping[type, tuple[str, ...]]] = {
     log_directories.DirectoryFailed: ("directory",)
 }
-"""What an error with a constructor of its own holds beside its text."""
+"""Class of an error with a constructor of its own -> the fields that it has beside its text."""
 
 
 @final
 @attrs.frozen
 class RecordedClass:
-    """One class: how it is named in a recording, its number there, and the names of its fields in
-    the order in which they are written."""
+    """One class: its name in a recording, its number there, and its fields in writing order."""
 
     number: int
     name: str
@@ -75,7 +74,7 @@ class RecordedClass:
 
 @cache
 def classes() -> Mapping[type, RecordedClass]:
-    """All of them, in the order of their names."""
+    """All recorded classes, in the order of their names."""
     found = {_name(cls): cls for module in MODULES for cls in _of(module)}
     return {
         found[name]: RecordedClass(number, name, found[name], _fields(found[name]))

@@ -1,13 +1,15 @@
-"""What a turn wants done, as a few numbers: for each kind of effect how many, and a checksum of
-them all. Two turns that do the same have the same digests; the first that differs says what does.
+"""Digests of a turn's effects: for each kind of effect how many, and a checksum of them all.
 
-Some events, as the drain of an answer, have no effect for long. So a little of the broker's state
-is in the digests, too: what the connections of this turn's events owe, how far the oldest round is
-written, and how many of everything there are. None of it costs more on a large broker.
+Two turns that do the same have the same digests; the first digest that differs tells the kind of
+effect.
+
+Some events, such as the drain of an answer, have no effect for long. So a little of the broker's
+state is in the digests too. It is the debt of the connections of this turn's events, how far the
+oldest round is written, and how many of everything exist. None of it costs more on a large broker.
 
 Every turn of a recorded broker passes here. Effects are packed as msgpack in one call, and nothing
-reads them again. That tells values apart, and not classes of equal fields: the classes of messages
-and writes are written beside them.
+reads them again. That tells values apart, but not classes with equal fields: the classes of
+messages and writes are written beside them.
 """
 
 import struct
@@ -34,11 +36,11 @@ _REST: Final = KINDS.index("rest")
 _STATE: Final = KINDS.index("state")
 
 DIGEST: Final = struct.Struct(">BII")
-"""How a digest lies in a row."""
+"""The layout of a digest in a row."""
 
 
 class Digest(NamedTuple):
-    """Of one kind of effect of one turn: its place in `KINDS`, how many, and their CRC-32C."""
+    """The digest of one kind of effect: its place in `KINDS`, their number, and their CRC-32C."""
 
     kind: int
     effect_count: int
@@ -46,9 +48,11 @@ class Digest(NamedTuple):
 
 
 def digests_of(broker: Broker, events: Sequence[Event], effects: Effects) -> list[Digest]:
-    """After a turn: those of the kinds that it has, in order; "rest" and "state" are always there.
+    """The digests of a turn, after it, in the order of `KINDS`.
 
-    `NotRecordable` when an effect holds what a recording cannot.
+    "rest" and "state" are always among them.
+
+    Raises `NotRecordable` when an effect holds a value that a recording cannot hold.
     """
     found = [
         Digest(kind, len(values), _checksum(how(values)))
@@ -65,7 +69,7 @@ def digests_of(broker: Broker, events: Sequence[Event], effects: Effects) -> lis
 
 
 def described(digest: Digest) -> str:
-    """As people read it."""
+    """A digest as people read it."""
     return f"{digest.effect_count} {KINDS[digest.kind]}, checksum {digest.crc:08x}"
 
 
@@ -73,8 +77,9 @@ def _checksum(values: Sequence[Any]) -> int:
     try:
         return crc32c(_pack(values))
     except (TypeError, ValueError, OverflowError, RecursionError):
-        # An integer of more than 64 bits, a lone surrogate, or a value without a msgpack form. The
-        # codec of events takes all that a recording can hold, and says what it cannot.
+        # The value may be an integer of more than 64 bits, a lone surrogate, or one without a
+        # msgpack form. The codec of events takes everything that a recording can hold, and names
+        # what it cannot.
         writer = ValueWriter(None, folded=True)
         writer.value(values)
         return crc32c(writer.buffer)
@@ -89,7 +94,7 @@ def _with_messages(sends: list[PeerSend]) -> Sequence[Any]:
 
 
 def _without_arguments(jobs: list[Job]) -> Sequence[Any]:
-    """The arguments of jobs are objects of the broker itself."""
+    """Jobs without their arguments, which are objects of the broker itself."""
     return [(each.token, each.directory, function_name(each.function), each.search_of)
             for each in jobs]  # fmt: skip
 
@@ -107,7 +112,8 @@ _LISTS: Final = [
     (kind, attrgetter(name), _HOW.get(name, _as_they_are))
     for kind, name in enumerate(KINDS[:_PEERS])
 ]
-"""The effects that are lists: their place in `KINDS`, how to get them, what of them is compared."""
+"""The effects that are lists: their place in `KINDS`, how to get them, which fields are compared.
+"""
 
 
 def _state(broker: Broker, events: Sequence[Event]) -> list[Any]:
@@ -120,14 +126,17 @@ def _state(broker: Broker, events: Sequence[Event]) -> list[Any]:
 
 
 def _oldest_round(broker: Broker) -> tuple[int, ...]:
-    """The end of a round that is written, and not durable yet, changes this alone."""
+    """The state of the oldest round.
+
+    The end of its writing changes nothing else before its sync.
+    """
     for io_id, found in broker.volume.rounds.items():
         return (io_id, *(replica.log.written_index for replica in found.replicas[:1]))
     return ()
 
 
 def _plain(value: Any) -> Any:
-    """An object that msgpack does not know, as its fields."""
+    """The fields of an object that msgpack does not know."""
     if isinstance(value, deque):
         return list(value)
     known = classes().get(type(value))

@@ -1,7 +1,7 @@
-"""Everything that a broker draws: randomness, and which unusual paths a simulator has it take.
+"""Records everything that a broker draws: randomness, and the unusual paths of a simulator.
 
-What was drawn in a turn stands in the turn's outcome, in order, over all streams: a replay hands
-the same out again, and an unlike question is the first difference.
+The draws of a turn stand in the turn's outcome, in order, over all streams. A replay hands out the
+same ones; a draw of another kind is the first difference.
 """
 
 from collections import deque
@@ -20,12 +20,12 @@ Draw = tuple[Any, ...]
 
 
 class DrawDiffers(RaftlogError):
-    """A replayed broker draws what the recorded one did not."""
+    """A replayed broker makes a draw that the recorded one did not make."""
 
 
 @final
 class RecordedEntropy:
-    """The `Entropy` port over another one; what is drawn is added to `draws`, forks included."""
+    """The `Entropy` port over another one; it adds each draw, also of forks, to `draws`."""
 
     __slots__ = ("_draws", "_inner")
 
@@ -49,23 +49,23 @@ class RecordedEntropy:
 
 @final
 class ReplayedDraws:
-    """The same port in a replay, and the decision of `buggify`: hands out what was recorded."""
+    """The `Entropy` port in a replay, and the decisions of `buggify`: hands out recorded draws."""
 
     def __init__(self) -> None:
         self._waiting: deque[Draw] = deque()
 
     def load(self, draws: list[Draw]) -> None:
-        """Those of the turn that begins."""
+        """Take the draws of the turn that begins."""
         self._waiting = deque(draws)
 
     @property
     def decides(self) -> bool:
-        """Whether somebody decided on unusual paths in this turn; else nobody may be asked."""
+        """Whether unusual paths were decided in this turn; else `buggify` must not ask."""
         return any(draw[0] == BUGGIFY for draw in self._waiting)
 
     @property
     def left(self) -> int:
-        """How many of the turn's draws were not asked for."""
+        """The number of the turn's draws that the broker has not asked for."""
         return len(self._waiting)
 
     def below(self, bound: int) -> int:
@@ -79,7 +79,7 @@ class ReplayedDraws:
         return self
 
     def decide(self, name: str) -> bool:
-        """For `raftlog.base.buggify`."""
+        """Decide on an unusual path, for `raftlog.base.buggify`."""
         return bool(self._next(BUGGIFY, name))
 
     def _next(self, kind: int, asked: object) -> Any:

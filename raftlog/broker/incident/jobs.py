@@ -1,8 +1,9 @@
-"""How the result of each job comes into a recording. A job that is not in the table cannot be
-recorded, and a test fails until it is.
+"""The way in which the result of each job enters a recording.
 
-Most results are written as values. A job that uses no disk is run again by the replay, on the
-arguments that the replayed broker gave it: so its result may be a machine, or change its argument.
+A job that is not in the table cannot be recorded, and a test fails until it is.
+
+Most results are written as values. A job that uses no disk is run again by the replay, with the
+arguments that the replayed broker gave it. So its result may be a machine, or change its argument.
 """
 
 import enum
@@ -24,7 +25,7 @@ _KNOWN_DEPTH_MAX: Final = 3
 
 @final
 class ResultCodec(enum.Enum):
-    """What becomes of a result."""
+    """The ways to record a result."""
 
     STORED = "stored"
     RUN_AGAIN = "run-again"
@@ -66,7 +67,7 @@ JOBS: Final[Mapping[JobFunction, ResultCodec]] = {
 
 
 def codec_of(function: JobFunction) -> ResultCodec:
-    """How results of this job are recorded."""
+    """The way in which results of this job are recorded."""
     found = JOBS.get(function)
     if found is None:
         raise NotRecordable(
@@ -77,13 +78,15 @@ def codec_of(function: JobFunction) -> ResultCodec:
 
 
 def function_name(function: JobFunction) -> str:
-    """How a job is named in a recording."""
+    """The name of a job in a recording."""
     return f"{function.__module__}.{function.__qualname__}"
 
 
 def known_of(args: tuple[Any, ...]) -> dict[str, object]:
-    """The objects that a job was given, by their places: what it returns may hold them, and then
-    the replayed broker's own objects stand there."""
+    """The objects that a job was given, by their places.
+
+    Its result may hold them. In a replay the replayed broker's own objects stand there.
+    """
     found: dict[str, object] = {}
     _collect(found, "", args, _KNOWN_DEPTH_MAX)
     return found

@@ -3,8 +3,8 @@
     magic "rlpayload", version u8
     entry*: digest 16, size u32, the bytes, CRC-32C u32 of all of it
 
-An entry is written before the first row that refers to it. A file that was cut short ends with its
-last whole entry.
+An entry is written before the first row that refers to it. A file that was cut short counts up to
+its last whole entry.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ def entry(digest: bytes, content: Buffer) -> bytes:
 
 @final
 class PayloadFile:
-    """`Payloads` out of the bytes of such a file, for a reader: nothing is kept that is not there.
+    """`Payloads` out of the bytes of such a file, for a reader, which adds nothing.
 
     Raises `CorruptData` when it is no such file, or when an entry before the last one is damaged.
     """
@@ -65,7 +65,7 @@ class PayloadFile:
         return len(self._places)
 
     def keep(self, digest: bytes, content: Buffer) -> bool:
-        """A reader keeps nothing."""
+        """False: a reader keeps nothing."""
         del content
         return digest in self._places
 

@@ -1,7 +1,7 @@
-"""Reads a recording: what the broker was made of, then turn after turn.
+"""Reads a recording: the configuration of the broker, then turn after turn.
 
-Events are made only when their turn is played, for the result of a job may hold objects of the
-broker that handed the job out, and those are the replayed broker's own.
+Events are made only when their turn is played. The result of a job may hold objects of the broker
+that handed the job out; in a replay these are the replayed broker's own.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,10 @@ _CLASSES_MAX: Final = 4096
 @final
 @attrs.frozen
 class TurnOutcome:
-    """What a turn drew and did. `raised` is the error that ended it, and the recording."""
+    """The draws and the digests of a turn.
+
+    `raised` is the error that ended it, and the recording.
+    """
 
     draws: list[Draw]
     digests: list[Digest]
@@ -54,8 +57,11 @@ class RecordedTurn:
 
 @final
 class BrokerRecording:
-    """A recording in memory, of a broker's boot. The constructor raises `CorruptData` when it is no
-    recording, or of a release whose classes have other fields."""
+    """A recording in memory, of one boot of a broker.
+
+    The constructor raises `CorruptData` when the bytes are no recording, or are of a release whose
+    classes have other fields.
+    """
 
     about: dict[str, str]
     config: BrokerConfig
@@ -63,7 +69,7 @@ class BrokerRecording:
     further: list[FurtherImage]
     begun_at: Instant
     made: TurnOutcome
-    """What was drawn while the broker was made."""
+    """The draws of making the broker."""
 
     def __init__(
         self,
@@ -88,10 +94,13 @@ class BrokerRecording:
         self._read_begin(first, known)
         self.made = self._read_outcome(second)
         self.ended = ""
-        """Why it is over, once all turns were read; empty when the process was killed."""
+        """The reason why the recording is over, once all turns were read; empty after a kill."""
 
     def turns(self) -> Iterator[RecordedTurn]:
-        """From the first; may be called again. `CorruptData` where the recording is damaged."""
+        """All turns, from the first; may be called again.
+
+        `CorruptData` where the recording is damaged.
+        """
         rows = RowReader(self._content, self._on)
         rows.next()
         rows.next()
@@ -127,7 +136,7 @@ class BrokerRecording:
         return [self._event(raw, jobs) for raw in turn.raw_events]
 
     def kinds(self, turn: RecordedTurn) -> list[str]:
-        """The names of the turn's events, for which no broker is needed."""
+        """The names of the turn's events; no broker is needed for them."""
         return [self._kind(raw) for raw in turn.raw_events]
 
     def plain_events(self, turn: RecordedTurn) -> list[Event]:
@@ -200,8 +209,11 @@ class BrokerRecording:
     def _class(
         self, number: int, name: str, fields: tuple[str, ...], own: Mapping[str, RecordedClass]
     ) -> RecordedClass:
-        """A class that this release does not have, or has with other fields, is refused when a
-        value of it is met."""
+        """The class of a row in the table.
+
+        A class that this release does not have, or has with other fields, is refused only when a
+        value of it is met.
+        """
         found = own.get(name)
         if found is None or found.fields != fields:
             return RecordedClass(number, name, _ClassOfAnotherRelease, fields)
@@ -210,7 +222,7 @@ class BrokerRecording:
 
 @final
 class _ClassOfAnotherRelease:
-    """Stands in the table; it is no class that a value may have."""
+    """Stands in the table for a class of another release; no value may be of it."""
 
     def __new__(cls) -> "_ClassOfAnotherRelease":
         raise CorruptData(
@@ -221,4 +233,4 @@ class _ClassOfAnotherRelease:
 
 
 _EVENTS_MAX: Final = 64 * TURN_EVENTS_MAX
-"""The runtime's turns may hold ends of rounds beyond TURN_EVENTS_MAX."""
+"""The most events of a turn: the runtime's turns may hold ends of rounds beyond TURN_EVENTS_MAX."""

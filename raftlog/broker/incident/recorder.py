@@ -7,8 +7,8 @@
 
 Laws:
 
-1. The broker does what it would do without a recorder. What cannot be recorded ends the recording,
-   never the turn; the end row says why.
+1. The broker does the same as without a recorder. A value that cannot be recorded ends the
+   recording, never the turn; the end row says why.
 2. The turn row is handed to the sink before the turn: a turn that raises is the last of the record.
 3. Rows are bounded by `bytes_max` and what one turn adds, payloads by their keeper.
 """
@@ -36,21 +36,24 @@ from raftlog.storage.directories.data_dir import DirectoryImage
 from raftlog.storage.directories.log_directories import FurtherImage
 
 ABOUT_RELEASE = {"this release": THIS_RELEASE}
-"""Objects of code that a configuration names."""
+"""Objects of code that a configuration refers to, by name."""
 
 
 class RecordingSink(Protocol):
-    """Where rows go, in order. It must not block."""
+    """The place where rows go, in order. It must not block."""
 
     def append(self, row: bytes) -> bool:
-        """Take a row; False when it is dropped, for the disk is full or far behind."""
+        """Take a row; False when it is dropped, because the disk is full or far behind."""
         ...
 
 
 @final
 class Recorder:
-    """See the module; the constructor makes the broker. `known` names what the configuration refers
-    to and no recording can hold: releases. `about` is for people: versions, the day."""
+    """Records one broker, which the constructor makes.
+
+    `known` names the objects in the configuration that no recording can hold: releases. `about` is
+    for people: versions, the day.
+    """
 
     def __init__(
         self,
@@ -77,9 +80,10 @@ class Recorder:
         self._jobs: dict[int, Job] = {}
         self._decision: Decision | None = None
         self.over = ""
-        """Why nothing more is recorded; empty while something is."""
+        """The reason why nothing more is recorded; empty while the recording goes on."""
         self.refused: NotRecordable | None = None
-        """The value that recordings do not know and that has ended this one."""
+        """The error about the value that ended this recording, because recordings do not know its
+        class."""
         self.turns = 0
         self._put(HEAD)
         self._begin(config, (directories, further), now, known, about or {})
@@ -94,7 +98,7 @@ class Recorder:
         self._outcome(None)
 
     def handle(self, events: Sequence[Event], now_ns: int, wall_ms: int) -> Effects:
-        """`Broker.handle`, recorded."""
+        """Do `Broker.handle`, recorded."""
         if self.over:
             self._draws.clear()
             return self.broker.handle(events, now_ns, wall_ms)
@@ -118,7 +122,7 @@ class Recorder:
         return effects
 
     def end(self, why: str) -> None:
-        """Record nothing more; the reader is told why."""
+        """Record nothing more; `why` is written for the reader."""
         if not self.over:
             self.over = why
             self._put(self._rows.row(RowKind.END, why.encode()))
@@ -182,7 +186,7 @@ class Recorder:
         return writer.buffer
 
     def _job_done(self, event: JobDone) -> bytearray:
-        """The result of a job; or only that it was run, when a replay runs it, too."""
+        """The result of a job; or only the fact that it ran, when a replay runs it again."""
         job = self._jobs.pop(event.token, None)
         if job is None:
             raise NotRecordable(f"job {event.token} was not handed out")

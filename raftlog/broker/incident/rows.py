@@ -33,7 +33,7 @@ _ON: Final = "recording"
 
 @final
 class RowKind(enum.IntEnum):
-    """See the module."""
+    """The kinds of rows; the module lists them."""
 
     BEGIN = 1
     TURN = 2
@@ -42,7 +42,7 @@ class RowKind(enum.IntEnum):
 
 
 class RecordingRow(NamedTuple):
-    """One row, its checksum proved. `position` is where it begins."""
+    """One row, its checksum verified. `position` is where it begins."""
 
     kind: RowKind
     body: memoryview

@@ -1,5 +1,7 @@
-"""Reads values as `values` describes them. Raises `CorruptData` and nothing else; makes values of
-the classes in the recording's own table and runs no code that a file names."""
+"""Reads values as `values` describes them. Raises `CorruptData` and nothing else.
+
+It makes values of the classes in the recording's own table, and runs no code that a file names.
+"""
 
 import enum
 from array import array
@@ -63,7 +65,7 @@ class ValueReader:
         return take_varint(self.reader)
 
     def count(self) -> int:
-        """How many values follow, each of a byte at least."""
+        """The number of values that follow, each of a byte at least."""
         count = self.varint()
         if count > self.reader.remaining():
             raise self.reader.fail(
@@ -85,7 +87,7 @@ class ValueReader:
         return bytes(self.reader.take(self.varint()))
 
     def payload(self) -> bytes:
-        """Bytes that lie beside the recording."""
+        """Read bytes that lie beside the recording."""
         digest = bytes(self.reader.take(DIGEST_BYTES))
         size = self.varint()
         if self._payloads is None:
@@ -111,7 +113,7 @@ class ValueReader:
         return tuple([self.value() for _ in range(self.count())])
 
     def mapping(self) -> dict[Any, Any]:
-        """A dict, in the order in which it was written."""
+        """Read a dict, in the order in which it was written."""
         found: dict[Any, Any] = {}
         self._seen.append(found)
         for _ in range(self.count()):
@@ -123,7 +125,7 @@ class ValueReader:
         return found
 
     def numbers(self) -> "array[Any]":
-        """An array of integers."""
+        """Read an array of integers."""
         code = chr(self.reader.u8())
         if code not in "bBhHiIlLqQ":
             raise self.reader.fail(f"an array of {code!r}")
@@ -147,7 +149,7 @@ class ValueReader:
         return known.cls.__new__(known.cls, *fields)
 
     def packed(self) -> Any:
-        """A named tuple of integers, flags and None."""
+        """Read a named tuple of integers, flags and None."""
         known = self._class(tuple)
         try:
             fields = _unpack(self.reader.take(self.varint()))
@@ -158,7 +160,7 @@ class ValueReader:
         return known.cls.__new__(known.cls, *fields)
 
     def object(self) -> Any:
-        """An object of a known class, field by field: its constructor does not run."""
+        """Read an object of a known class, field by field: its constructor does not run."""
         known = self._class(object)
         cls = known.cls
         if issubclass(cls, tuple | enum.Enum | BaseException):

@@ -1,6 +1,6 @@
 """Writes values as `values` describes them.
 
-Every turn of a recorded broker passes here, so what is frequent is quick: small integers and heads
+Every turn of a recorded broker passes here, so frequent values are quick. Small integers and heads
 of classes are made once, and each named tuple of the table has a writer of its own.
 """
 
@@ -34,9 +34,12 @@ from raftlog.broker.incident.values import (
 
 @final
 class ValueWriter:
-    """Writes values behind each other into `buffer`. `known` names objects by identity that are not
-    written; `payloads` None keeps all bytes in place. `folded`: of large ones only the checksum is
-    written, for what is to be compared and never read."""
+    """Writes values one behind the other into `buffer`.
+
+    `known` names objects, by identity, that are not written. `payloads` is None to keep all bytes
+    in place. With `folded` only the checksum of large values is written: such bytes are compared,
+    and never read.
+    """
 
     __slots__ = ("_depth", "_folded", "_known", "_names", "_payloads", "_seen", "buffer")
 
@@ -157,7 +160,7 @@ class ValueWriter:
         self.text(value)
 
     def octets(self, value: Buffer) -> None:
-        """Bytes, in place or as a payload."""
+        """Write bytes, in place or as a payload."""
         kind = _BUFFERS.index(type(value))
         size = len(value)
         if self._folded and size >= RECORDED_PAYLOAD_BYTES_MIN:
@@ -177,7 +180,7 @@ class ValueWriter:
         self.varint(size)
 
     def several(self, value: Sequence[Any]) -> None:
-        """A list, tuple or deque. A tuple has no identity of its own."""
+        """Write a list, tuple or deque. A tuple has no identity of its own."""
         tag = _SEQUENCES[type(value)]
         if tag != Tag.TUPLE:
             if self._was_seen(value):
@@ -191,7 +194,7 @@ class ValueWriter:
         self._depth -= 1
 
     def mapping(self, value: dict[Any, Any]) -> None:
-        """In its own order, which is part of it."""
+        """Write a dict in its own order, which is part of it."""
         if self._was_seen(value):
             return
         self._note(value)
@@ -204,7 +207,7 @@ class ValueWriter:
         self._depth -= 1
 
     def numbers(self, value: "array[Any]") -> None:
-        """An array of integers."""
+        """Write an array of integers."""
         if self._was_seen(value):
             return
         self._note(value)
@@ -219,7 +222,7 @@ _BUFFERS: Final = (bytes, memoryview, bytearray)
 _SEQUENCES: Final[dict[type, Tag]] = {list: Tag.LIST, tuple: Tag.TUPLE, deque: Tag.DEQUE}
 _SMALL: Final = 1024
 _LONG_FROM: Final = 1 << 28
-"""From here on eight bytes are written sooner than so many groups of seven bits."""
+"""From this number on eight bytes are written faster than groups of seven bits."""
 _LONG: Final = struct.Struct(">Bq")
 
 
@@ -231,7 +234,7 @@ def _head_of(tag: Tag, *numbers: int) -> bytes:
 
 
 _PLAIN: Final = frozenset((int, bool, type(None)))
-"""A named tuple of nothing else is packed in one call; most of Raft's messages are."""
+"""The types of a named tuple that is packed in one call; most of Raft's messages are such."""
 _pack: Final = msgspec.msgpack.Encoder().encode
 _SMALL_INTEGERS: Final = [_head_of(Tag.INT, value << 1) for value in range(_SMALL)]
 _Write = Callable[[ValueWriter, Any], None]
@@ -279,7 +282,7 @@ def _member(known: RecordedClass) -> _Write:
 
 @cache
 def _writers() -> dict[type, _Write]:
-    """What needs no look at who was written before; all else is `_of_class`."""
+    """The writers of types that need no look at earlier values; `_of_class` writes all others."""
     found: dict[type, _Write] = {
         type(None): ValueWriter.none,
         bool: ValueWriter.flag,

@@ -11,9 +11,9 @@
     seen       varint: the object that was read so many-th
     known      text: an object that the reader has, too (an argument of the job)
 
-Lists, dicts and objects keep their identity: what was one object is one object again. A value of
-any other class is `NotRecordable`, by name. Reading raises `CorruptData`; it makes values of the
-classes in `classes` and runs no code that the file names.
+Lists, dicts and objects keep their identity: one object stays one object. A value of any other
+class is `NotRecordable`, by name. Reading raises `CorruptData`. It makes values of the classes in
+`classes` and runs no code that the file names.
 """
 
 import enum
@@ -29,7 +29,7 @@ F64: Final = struct.Struct(">d")
 I64: Final = struct.Struct(">q")
 _INT_BYTES_MAX: Final = 64
 UNSET: Final = object()
-"""In place of a field that has no value yet."""
+"""Stands for a field that has no value yet."""
 
 
 @final
@@ -38,20 +38,20 @@ class NotRecordable(LocalMisuse):
 
 
 class Payloads(Protocol):
-    """Where large byte strings lie, once each, under the digest of their content."""
+    """The place of large byte strings, each once, under the digest of its content."""
 
     def keep(self, digest: bytes, content: Buffer) -> bool:
         """Keep these bytes, which are copied, unless they are there already. False: no room."""
         ...
 
     def content(self, digest: bytes, size: int) -> bytes:
-        """The bytes again; `CorruptData` when they are not there."""
+        """The bytes with that digest; `CorruptData` when they are missing."""
         ...
 
 
 @final
 class Tag(enum.IntEnum):
-    """What follows."""
+    """The kind of the value that follows."""
 
     NONE = 0
     TRUE = 1
@@ -96,7 +96,7 @@ def put_varint(buffer: bytearray, value: int) -> None:
 
 
 def take_varint(reader: Reader) -> int:
-    """What `put_varint` has written."""
+    """Read an integer that `put_varint` wrote."""
     value = shift = 0
     while True:
         byte = reader.u8()

@@ -5,8 +5,8 @@ One message stands for every group that one node leads and the other follows.
 Rules:
 
 1. A heartbeat stands for a group only while both ends agreed on (group, term, leader) in this link
-   session: the leader because an append of this term was acknowledged, the follower because it took
-   one. The leader *offers* such a group; the follower covers it or *disagrees*.
+   session. The leader agrees when an append of this term is acknowledged, the follower when it
+   takes one. The leader *offers* such a group; the follower covers it or *disagrees*.
    Every round carries the offer until a reply settles it. A refusal speaks only of the rounds up to
    its own, and does not take back what a later round offered.
 2. A leader lists each group that it stopped leading in every heartbeat, until a reply to one of
