@@ -1,13 +1,13 @@
 """Frames to messages and back, for both roles. Nothing but ProtocolError leaves a decoder.
 
-A *frame* is what lies behind the 4-byte length (see `frames`). Decoders give NamedTuples from
+A *frame* is everything behind the 4-byte length (see `frames`). Decoders give NamedTuples from
 `raftlog.kafka.messages`; `bytes` and `records` fields are memoryviews into the frame. Encoders give
-a list of parts to send in order, the 4-byte length included: small pieces are joined, records over
+a list of parts to send in order, the 4-byte length included. Small pieces are joined; records over
 1 KiB and slices of files stay as they were handed in.
 
-Bounds: every length is checked against what is left before anything is made of it. A request has at
+Bounds: every length is checked against the bytes that are left before it is used. A request has at
 most FRAME_ITEMS_MAX array elements and tagged fields in all, a response RESPONSE_ITEMS_MAX. Bytes
-behind the body are ignored, as Kafka does, and counted in `trailing`.
+behind the body are ignored, as in Kafka, and counted in `trailing`.
 """
 
 import struct
@@ -39,13 +39,16 @@ from raftlog.kafka.tables import message_table
 from raftlog.kafka.versions import is_served
 
 Message: TypeAlias = tuple[Any, ...]
-"""Any of the generated classes: they are all NamedTuples."""
+"""Any of the generated classes, which are all NamedTuples."""
 
 
 @final
 class DecodedRequest(NamedTuple):
-    """A decoded request. `served` is False when it must be answered with error 35; `items` are the
-    elements of its arrays and its tagged fields."""
+    """A decoded request.
+
+    `served` is False when it must be answered UNSUPPORTED_VERSION. `items` is the number of
+    elements of its arrays and of its tagged fields.
+    """
 
     api_key: int
     api_version: int
@@ -68,7 +71,7 @@ class Response(NamedTuple):
 
 @final
 class _Reading(NamedTuple):
-    """How one message version is read. `tags`: the header ends with a tag section."""
+    """The way to read one message version. `tags`: the header ends with a tag section."""
 
     label: str
     decode: Decoder
@@ -79,7 +82,7 @@ class _Reading(NamedTuple):
 
 @final
 class _Writing(NamedTuple):
-    """How one message version is written."""
+    """The way to write one message version."""
 
     label: str
     encode: Encoder
@@ -100,7 +103,7 @@ _new: Final = tuple.__new__
 
 
 def decode_request(frame: Buffer) -> DecodedRequest:
-    """One whole request frame.
+    """Decode one whole request frame.
 
     Raises ProtocolError when the bytes do not parse or no schema exists: the connection must close.
     An ApiVersions request of a version that we do not know is read up to its first 8 bytes and has
@@ -132,7 +135,7 @@ def decode_request(frame: Buffer) -> DecodedRequest:
 def encode_response(
     api_key: int, api_version: int, correlation_id: int, body: Message
 ) -> list[Part]:
-    """The parts of a response frame, its 4-byte length first.
+    """Encode a response; returns the parts of its frame, the 4-byte length first.
 
     Raises LocalMisuse when the body does not fit the schema; nothing was sent then.
     """
@@ -148,7 +151,7 @@ def encode_response(
 
 @final
 class EncodedAnswer(NamedTuple):
-    """A response frame without its correlation id, for everybody who asks the same."""
+    """A response frame without its correlation id, for all clients that ask the same."""
 
     length: bytes
     rest: bytes
@@ -159,7 +162,7 @@ class EncodedAnswer(NamedTuple):
 
 
 def encode_answer(api_key: int, api_version: int, body: Message) -> EncodedAnswer:
-    """A response without records, to be sent more than once; errors as `encode_response`."""
+    """Encode a response without records, to be sent more than once; errors as `encode_response`."""
     (frame,) = encode_response(api_key, api_version, 0, body)
     assert isinstance(frame, bytes), type(frame)
     return EncodedAnswer(frame[:4], frame[8:])
@@ -171,7 +174,7 @@ def encode_answer(api_key: int, api_version: int, body: Message) -> EncodedAnswe
 def encode_request(
     api_key: int, api_version: int, correlation_id: int, client_id: str | None, body: Message
 ) -> list[Part]:
-    """The parts of a request frame; length and errors as in `encode_response`."""
+    """Encode a request; returns parts and raises errors like `encode_response`."""
     writing = _request_writings.get((api_key, api_version))
     if writing is None:
         writing = _load_writing(api_key, api_version, "request")
@@ -182,9 +185,9 @@ def encode_request(
 
 
 def decode_response(api_key: int, api_version: int, frame: Buffer) -> Response:
-    """One whole response frame to a request of this API and version.
+    """Decode one whole response frame to a request of this API and version.
 
-    An ApiVersions answer with error 35 comes in version 0, whatever was asked (KIP-511).
+    An ApiVersions answer with UNSUPPORTED_VERSION comes in version 0, whatever was asked (KIP-511).
     """
     if api_key == API_VERSIONS and bytes(frame[4:6]) == b"\x00\x23":
         api_version = 0
@@ -210,7 +213,7 @@ def decode_response(api_key: int, api_version: int, frame: Buffer) -> Response:
 
 
 def as_data(frame: Buffer, views: bool) -> bytes | memoryview:
-    """A view where fields are handed out as views, else bytes, which are quicker to read."""
+    """The frame as a view where fields are handed out as views, else as bytes, read faster."""
     if views:
         return frame if type(frame) is memoryview else memoryview(frame)
     return frame if type(frame) is bytes else bytes(frame)

@@ -1,8 +1,8 @@
-"""Tables to functions, lazily per (message, version, direction). The only `exec` in the tree.
+"""Compiles tables to functions, lazily per (message, version, direction).
 
-The text that is executed is made by `decode_text` and `encode_text` from the checked-in tables
-alone; no byte from a wire or a disk, no configuration, no argument of a caller gets into it. That
-is the one exception that the architecture allows to "no eval".
+This is the only `exec` in the tree. `decode_text` and `encode_text` make the executed text from the
+checked-in tables alone. No byte from a wire or a disk, no configuration and no argument of a caller
+gets into it. That is the one exception that the architecture allows to "no eval".
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from raftlog.kafka.source import Source
 from raftlog.kafka.tables import ROLES, module_name
 
 Decoder: TypeAlias = Callable[[bytes | memoryview, int, int], tuple[Any, int, int]]
-"""(data, position, element budget) -> (body, position after it, what is left of the budget)"""
+"""(data, position, element budget) -> (body, position after it, budget left)"""
 
 Encoder: TypeAlias = Callable[[Any, list[Any], list[int]], None]
 """(body, parts to extend, indices of the parts that stay on their own)"""
@@ -79,7 +79,7 @@ def class_finder(table: MessageTable) -> Callable[[str], type]:
 
 
 def _execute(source: Source, label: str, function: str) -> Any:
-    """Run text of our own making; see the module's head."""
+    """Run text of our own making; the module's docstring says why it is safe."""
     space: dict[str, object] = {**_HELPERS, **source.constants}
     exec(compile(source.text(), f"<{label}>", "exec"), space)
     return space[function]

@@ -1,4 +1,4 @@
-"""What the two ends of one connection have agreed on. After a protocol error the state stays ERROR.
+"""The protocol state of one connection, for either end. After a protocol error it stays ERROR.
 
 `ServerConnection` decodes requests in order and knows whether the client has authenticated.
 `ClientConnection` negotiates versions (KIP-35, KIP-511), numbers requests, and matches answers,
@@ -37,7 +37,7 @@ LABEL_CHARACTERS_MAX: Final = 64
 @final
 @unique
 class State(Enum):
-    """The life of a connection, seen from the protocol."""
+    """The life of a connection, as the protocol sees it."""
 
     UNAUTHENTICATED = "unauthenticated"
     OPEN = "open"
@@ -50,13 +50,13 @@ class ServerConnection:
     """The broker's end."""
 
     state: State = State.OPEN
-    """Starts UNAUTHENTICATED on a listener with SASL; ERROR is for ever."""
+    """It starts as UNAUTHENTICATED on a listener with SASL; ERROR is final."""
     client_software: str = ""
     """Name and version as ApiVersions v3+ told them: a label, never trusted."""
     trailing_bytes: int = 0
-    """Bytes behind bodies, ignored as Kafka does; for a metric."""
+    """The number of bytes behind bodies, which are ignored as in Kafka; for a metric."""
     repeats: ProduceRepeats = attrs.field(factory=ProduceRepeats, init=False)
-    """Of use while the state is OPEN."""
+    """Recognises repeated produce requests; used only while the state is OPEN."""
 
     def receive(self, frame: Buffer) -> DecodedRequest:
         """Decode one frame; ProtocolError means that the connection must close."""
@@ -82,7 +82,7 @@ class ServerConnection:
         return request
 
     def authenticated(self) -> None:
-        """The client has proved who it is."""
+        """Take note that the client has proved its identity."""
         if self.state is not State.UNAUTHENTICATED:
             raise LocalMisuse("authentication at the wrong moment", on=self.state.value)
         self.state = State.OPEN
@@ -150,16 +150,16 @@ class ClientConnection:
         return NumberedRequest(correlation, parts)
 
     def forget(self, correlation_id: int) -> None:
-        """The request just sent will have no answer (acks=0)."""
+        """Take note that the request just sent will have no answer (acks=0)."""
         assert self._waiting[-1][0] == correlation_id, (self._waiting[-1], correlation_id)
         self._waiting.pop()
 
     def in_flight(self) -> int:
-        """Requests without an answer."""
+        """The number of requests without an answer."""
         return len(self._waiting)
 
     def receive(self, frame: Buffer) -> Answer:
-        """The next answer; ProtocolError means that the connection must close."""
+        """Decode the next answer; ProtocolError means that the connection must close."""
         if self.failed:
             raise LocalMisuse("this connection has failed", do="open a new one")
         try:

@@ -1,7 +1,7 @@
 """Writes the text of a decoder: `decode(data, pos, budget) -> (body, pos, budget)`.
 
-`data` is bytes, or a memoryview when the version has bytes or records; `budget` is how many array
-elements and tagged fields the whole frame may still have. Rules of the text:
+`data` is bytes, or a memoryview when the version has bytes or records. `budget` is the number of
+array elements and tagged fields that the whole frame may still have. Rules of the text:
 
 * consecutive fixed-width fields, and the length that follows them, are one `unpack_from`;
 * a count is checked against what is left (count * smallest element) before a list is begun;
@@ -128,7 +128,7 @@ class _Decoder:
         return 'str(data[pos:stop], "utf-8")' if self.views else "data[pos:stop].decode()"
 
     def slice(self, name: str, value: str, target: str) -> None:
-        """Bound `n` bytes, take them, move on."""
+        """Write: bound `n` bytes, take them, move on."""
         length = "n - 1" if self.flexible else "n"
         self.source.line(f"stop = pos + {length}")
         self.source.line(f"if not pos <= stop <= end: bad_length({name!r}, {length}, end - pos)")
@@ -136,7 +136,7 @@ class _Decoder:
         self.source.line("pos = stop")
 
     def array(self, field: FieldTable, target: str, depth: int) -> None:
-        """Bound the count, charge the budget, read the elements into a tuple."""
+        """Write: bound the count, charge the budget, read the elements into a tuple."""
         name, kind = field[0], element(field[1])
         line = self.source.line
         if self.flexible:
@@ -171,7 +171,7 @@ class _Decoder:
         return min_field_bytes(_plain(field[0], element(field[1])), self.version, self.flexible)
 
     def nested(self, field: FieldTable, target: str, nullable: bool, depth: int) -> None:
-        """A struct that is not in an array; a nullable one begins with a marker byte."""
+        """Write the reading of a struct outside an array; a nullable one begins with a marker."""
         if not nullable:
             value = self.struct(field[1], field[7], depth + 1)
             self.source.line(f"{target} = {value}")
@@ -188,7 +188,7 @@ class _Decoder:
     # --- tags, runs, defaults ---
 
     def tags(self, fields: tuple[FieldTable, ...], depth: int) -> None:
-        """The tag section: known fields are read, others skipped."""
+        """Write the reading of a tag section: known fields are read, others skipped."""
         known = tagged(fields, self.version)
         self.run.append(("B", "n"))
         self.flush()
@@ -205,7 +205,7 @@ class _Decoder:
                 self.tag_loop(known, depth)
 
     def tag_loop(self, known: list[FieldTable], depth: int) -> None:
-        """One turn of the loop over a tag section."""
+        """Write one turn of the loop over a tag section."""
         line, stop = self.source.line, f"tag_end{depth}"
         line("tag, pos = uvarint(data, pos)")
         line("size, pos = uvarint(data, pos)")

@@ -1,7 +1,7 @@
-"""Structs inside `bytes` fields and records, with their version (i16) in front.
+"""Decodes and encodes structs inside `bytes` fields and records, with their version (i16) in front.
 
-A consumer's subscription and assignment travel so in JoinGroup and SyncGroup, where brokers do not
-look inside; the keys and values of `__consumer_offsets` are of the same form.
+A consumer's subscription and assignment have this form in JoinGroup and SyncGroup, where brokers do
+not look inside. So have the keys and values of `__consumer_offsets`.
 """
 
 import struct
@@ -31,7 +31,7 @@ def decode_embedded(
     """The version in front of `data`, and the body of the struct `name`.
 
     `newer_as_newest` reads an unknown higher version as the newest known one, as Kafka's consumers
-    do with each other's subscriptions: there, fields are only ever added behind. Raises
+    do with each other's subscriptions: their newer versions only add fields at the end. Raises
     ProtocolError when the bytes do not parse or the version is not known.
     """
     table = _table(name)

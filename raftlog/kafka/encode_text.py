@@ -6,10 +6,10 @@ It appends pieces to `parts` and puts the index of every piece that must not be 
 * consecutive fixed-width values, with the length that follows them, are one `pack`;
 * fields that this version lacks are not looked at;
 * a tagged field equal to its default is not written;
-* in a response, a string that only other versions allow to be null is written as an empty one:
-  handlers set the newest shape, and what they park must be encodable in any version;
-* an error message is cut at a bound: it may quote what a client sent, and must never be what makes
-  an answer fail.
+* in a response, a string that only other versions allow to be null is written as an empty one.
+  Handlers set the newest shape, and a parked answer must be encodable in any version;
+* an error message is cut at a bound: it may quote a client's text, and must never make an answer
+  fail.
 """
 
 from typing import final
@@ -87,7 +87,7 @@ class _Encoder:
         self.run.append(("?" if kind == "bool" else FIXED[kind], value))
 
     def forgive(self, name: str, value: str, nullable: bool, known: bool) -> None:
-        """A null that only other versions know, and a message without end: see the head."""
+        """Write how a null of other versions is replaced, and how a long message is cut."""
         if known and not nullable:
             self.source.line(f'if {value} is None: {value} = ""')
         if name.endswith("error_message"):
@@ -95,7 +95,7 @@ class _Encoder:
             self.source.line(f"if {value}: {value} = {cut}")
 
     def string(self, value: str, nullable: bool) -> None:
-        """Length and bytes of a string."""
+        """Write length and bytes of a string."""
         line = self.source.line
         plus = " + 1" if self.flexible else ""
         if nullable:
@@ -109,7 +109,7 @@ class _Encoder:
         line(f"{self.sink}(b)")
 
     def bytes(self, value: str, nullable: bool) -> None:
-        """Length and content of bytes or records; never inside a tagged field."""
+        """Write length and content of bytes or records; never inside a tagged field."""
         assert self.sink == "add", value
         line = self.source.line
         plus = " + 1" if self.flexible else ""
@@ -123,7 +123,7 @@ class _Encoder:
             line(f"put({value}, parts, large)")
 
     def array(self, field: FieldTable, value: str, nullable: bool, depth: int) -> None:
-        """Count and elements."""
+        """Write count and elements of an array."""
         plus = " + 1" if self.flexible else ""
         if nullable:
             null = 0 if self.flexible else -1
@@ -138,7 +138,7 @@ class _Encoder:
             self.elements(field, value, depth)
 
     def elements(self, field: FieldTable, value: str, depth: int) -> None:
-        """The elements of an array."""
+        """Write the elements of an array."""
         kind = element(field[1])
         if kind in FIXED and kind not in {"bool", "uuid"}:
             self.source.line(f"if {value}: {self.sink}(encode_numbers({FIXED[kind]!r}, {value}))")
@@ -153,7 +153,7 @@ class _Encoder:
             self.flush()
 
     def nested(self, field: FieldTable, value: str, nullable: bool, depth: int) -> None:
-        """A struct that is not in an array."""
+        """Write a struct that is not in an array."""
         self.flush()
         if not nullable:
             self.struct(value, field[7], depth + 1)
@@ -183,7 +183,7 @@ class _Encoder:
             self.source.line(f"{self.sink}({long}(n))")
 
     def tags(self, known: list[FieldTable], depth: int) -> None:
-        """The tag section; in the common case all are defaults and it is one zero byte."""
+        """Write the tag section; in the common case all are defaults and it is one zero byte."""
         if not known:
             self.run.append(("x", ""))
             return
@@ -200,7 +200,7 @@ class _Encoder:
             self.source.line(f"{self.sink}(tag_section(tags{depth}))")
 
     def tag(self, field: FieldTable, depth: int) -> None:
-        """One tagged field, built aside because its size comes first."""
+        """Write one tagged field, built aside because its size comes first."""
         assert not has_views((field,), self.version), field[0]
         outer, self.sink = self.sink, f"add{depth}"
         with self.source.block(f"if not {self.is_default(field, depth)}:"):

@@ -1,7 +1,7 @@
-"""The answer to a whole request that failed: the code in every place that can show one.
+"""Makes the answer to a whole request that failed, with the code in every place for one.
 
 A request whose body parses is answered with an error, not by closing: clients that lose their
-connection instead come back at once, for ever. The answer is the newest shape; the encoder leaves
+connection come back at once, again and again. The answer is of the newest shape; the encoder leaves
 out what the version lacks. Handlers that fail for single partitions build their own answers.
 """
 
@@ -35,13 +35,13 @@ from raftlog.kafka.versions import api_versions_response
 def error_body(request: Any, code: int, message: str | None = None) -> Any:
     """The response body that answers `request` with `code` everywhere.
 
-    None when the answer has no place for an error, because the request names nothing of which it
-    could be one: then the connection must close.
+    None when the answer has no place for an error, because the request names no item that could
+    carry it: then the connection must close.
     """
     special = _SPECIAL.get(type(request))
     if special is not None:
         return special(request, code, message)
-    # Imported when first needed: it names messages that most brokers never see.
+    # It is imported when first needed: it names messages that most brokers never see.
     listed_errors: Any = import_module("raftlog.kafka.listed_errors")
     listed = listed_errors.listed_error(request, code, message)
     if listed is not None:
@@ -84,7 +84,8 @@ def _produce(request: produce.ProduceRequest, code: int, message: str | None) ->
 
 def _fetch(request: fetch.FetchRequest, code: int, message: str | None) -> object:
     def partition(asked: fetch.FetchPartition) -> fetch.PartitionData:
-        # No records are empty bytes: librdkafka fails to parse null, and fetches again at once.
+        # "No records" is written as empty bytes: librdkafka cannot parse null, and fetches again at
+        # once.
         return fetch.PartitionData(asked.partition, code, high_watermark=-1, records=b"")
 
     return fetch.FetchResponse(
@@ -300,4 +301,4 @@ _SPECIAL: Final[dict[type, Callable[[Any, int, str | None], Any]]] = {
     create_partitions.CreatePartitionsRequest: _create_partitions,
     delete_records.DeleteRecordsRequest: _delete_records,
 }
-"""APIs whose errors stand beside each item that was asked for."""
+"""APIs whose errors stand beside each item that the request names."""

@@ -1,29 +1,29 @@
-"""Kafka's error codes: number, whether a client may retry, and what it means in our words.
+"""Kafka's error codes: number, whether a client may retry, and the meaning in our words.
 
-A retriable code for a permanent condition makes clients loop for ever, and the reverse makes them
-give up: which condition of ours becomes which code is decided where it arises, by the names below.
-Numbers and retriable flags are Kafka's; tests compare them with two other implementations.
+A retriable code for a permanent condition makes clients loop without end; the reverse makes them
+give up. So each condition is given its code where it arises, by the names below. Numbers and
+retriable flags are Kafka's; tests compare them with two other implementations.
 """
 
 from enum import IntEnum, unique
 from typing import Final, final
 
 R: Final = True
-"""Retriable, in the table below."""
+"""Marks a retriable code in the table below."""
 P: Final = False
-"""Permanent, in the table below."""
+"""Marks a permanent code in the table below."""
 
 
 @final
 @unique
 class ErrorCode(IntEnum):
-    """One code; an int on the wire, with `retriable` and `message`."""
+    """One error code: an int on the wire, with `retriable` and `message`."""
 
     retriable: bool
     message: str
 
     def __new__(cls, code: int, retriable: bool, message: str) -> "ErrorCode":
-        """A member is its number."""
+        """Make a member, which equals its number."""
         self = int.__new__(cls, code)
         self._value_ = code
         self.retriable = retriable

@@ -1,12 +1,13 @@
-"""Length-prefixed frames, cut out of received bytes without copying them.
+"""Cuts length-prefixed frames out of received bytes without copying them.
 
-A frame is an i32 length and that many bytes. The caller owns the memory: it receives into a slab,
-shows the unread part of it to `cut`, and gets views of the whole frames, how many bytes are done
-with, and how many the next frame wants, so that it can move a started frame to a larger slab.
+A frame is an i32 length and that many bytes. The caller owns the memory. It receives into a slab
+and shows the unread part of it to `cut`. It gets views of the whole frames, the number of bytes
+that are done with, and the number that the next frame wants. So it can move a started frame to a
+larger slab.
 
 The cap comes before everything: a TLS hello or an HTTP verb on a plain port reads as a length of
-hundreds of MB, and nothing is reserved for it. The API key of a request is looked at as soon as it
-is there, since only Produce may be large.
+hundreds of MB, and no memory is reserved for it. The API key of a request is checked as soon as it
+has arrived, since only Produce may be large.
 """
 
 from struct import Struct
@@ -27,7 +28,7 @@ from raftlog.kafka.shape import Buffer
 PREFIX_BYTES: Final = 4
 KEY_BYTES: Final = 2
 RESPONSE_BYTES_MIN: Final = 4
-"""The correlation id."""
+"""The bytes of the shortest response: its correlation id."""
 
 _PREFIX: Final = Struct(">i")
 _PREFIX_AND_KEY: Final = Struct(">ih")
@@ -36,34 +37,34 @@ _PRODUCE: Final = 0
 
 @final
 class CutFrames(NamedTuple):
-    """What `cut` found."""
+    """The result of `cut`."""
 
     frames: list[memoryview]
     """Whole frames in order, without their length; views of the bytes that were shown."""
     consumed: int
-    """Bytes from the start that are done with."""
+    """The number of bytes from the start that are done with."""
     wanted: int
-    """Bytes that the next frame takes from `consumed` on, its length included.
+    """The number of bytes that the next frame takes from `consumed` on, its length included.
 
-    4 while the length is unknown, 6 while a large frame has not said that it is a Produce.
-    """
+    It is 4 while the length is unknown, and 6 while a large frame has not said that it is a
+    Produce."""
 
 
 @final
 @attrs.define(eq=False, kw_only=True)
 class FrameCutter:
-    """Finds frames; its caps may be raised when the other end has proved who it is."""
+    """Finds frames; its caps may be raised when the other end has proved its identity."""
 
     frame_bytes_min: int
     frame_bytes_max: int
-    """The cap of a Produce request, or of a response."""
+    """The largest Produce request, or response, in bytes."""
     small_frame_bytes_max: int
-    """The cap of every other request."""
+    """The largest request of any other API, in bytes."""
     failed: bool = False
 
     @classmethod
     def for_requests(cls, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> Self:
-        """A listener without authentication, or one that has been passed."""
+        """A cutter for a listener without authentication, or a client that has passed it."""
         return cls(
             frame_bytes_min=FRAME_BYTES_MIN,
             frame_bytes_max=frame_bytes_max,
@@ -72,7 +73,7 @@ class FrameCutter:
 
     @classmethod
     def before_authentication(cls) -> Self:
-        """A listener whose client has not proved anything yet; see `authenticated`."""
+        """A cutter for a client that has not proved its identity yet; see `authenticated`."""
         return cls(
             frame_bytes_min=FRAME_BYTES_MIN,
             frame_bytes_max=FRAME_BYTES_PREAUTH_MAX,
@@ -81,7 +82,7 @@ class FrameCutter:
 
     @classmethod
     def for_responses(cls, *, frame_bytes_max: int = RESPONSE_BYTES_MAX) -> Self:
-        """The client's side."""
+        """A cutter for the client's side."""
         return cls(
             frame_bytes_min=RESPONSE_BYTES_MIN,
             frame_bytes_max=frame_bytes_max,
@@ -89,12 +90,12 @@ class FrameCutter:
         )
 
     def authenticated(self, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
-        """Raise the caps to those of a client that has proved who it is."""
+        """Raise the caps to those of a client that has proved its identity."""
         self.frame_bytes_max = frame_bytes_max
         self.small_frame_bytes_max = min(frame_bytes_max, FRAME_BYTES_SMALL_MAX)
 
     def cut(self, view: memoryview) -> CutFrames:
-        """All whole frames at the start of `view`.
+        """Cut all whole frames at the start of `view`.
 
         Raises ProtocolError at the first length out of bounds; frames before it are lost with the
         connection, which must close. A cutter that has failed is not used again.
@@ -114,7 +115,7 @@ class FrameCutter:
         return CutFrames(frames, position, PREFIX_BYTES)
 
     def _size(self, view: memoryview, position: int, end: int) -> int:
-        """The length at `position`, within bounds."""
+        """The length at `position`; raises ProtocolError when it is out of bounds."""
         cap = self.frame_bytes_max
         if end - position < _PREFIX_AND_KEY.size:
             (size,) = _PREFIX.unpack_from(view, position)
@@ -141,7 +142,10 @@ class FrameBuffer:
     _wanted: int = PREFIX_BYTES
 
     def feed(self, piece: Buffer) -> list[memoryview]:
-        """The frames that `piece` completes; ProtocolError as in `FrameCutter.cut`."""
+        """Take a piece; returns the frames that it completes.
+
+        ProtocolError as in `FrameCutter.cut`.
+        """
         self._pending += piece
         if len(self._pending) < self._wanted:
             return []

@@ -1,12 +1,13 @@
-"""Request and response headers, by version.
+"""Reads and writes request and response headers, by version.
 
-Request v1: key i16, version i16, correlation id i32, client id as nullable string with a 16-bit
-length. v2 adds a tag section; the client id keeps its classic form even there. v2 is used iff the
-message version is flexible.
+Request v1 has key i16, version i16, correlation id i32, and the client id. The client id is a
+nullable string with a 16-bit length, also in v2, which adds a tag section. v2 is used if and only
+if the message version is flexible.
 
-Response v0: correlation id. v1 adds a tag section, iff the message version is flexible, *except for
-ApiVersions, which never has it*: a client must be able to read that answer before it knows what the
-broker speaks (KIP-511). One byte too many there made a client allocate 34 GB.
+Response v0 has the correlation id. v1 adds a tag section, if and only if the message version is
+flexible. ApiVersions is an exception and never has it. A client must be able to read that answer
+before it knows the versions that the broker speaks (KIP-511). One byte too many there made a client
+allocate 34 GB.
 """
 
 import struct
@@ -29,7 +30,7 @@ _CORRELATION: Final = Struct(">i")
 
 @final
 class RequestHeader(NamedTuple):
-    """What every request begins with."""
+    """The fields with which every request begins."""
 
     api_key: int
     api_version: int
@@ -46,8 +47,9 @@ def read_fixed(frame: Buffer) -> tuple[int, int, int]:
 
 
 def read_client_id(frame: Buffer, flexible: bool, budget: int) -> tuple[str | None, int, int]:
-    """The rest of the request header: client id, the position of the body, and what its tagged
-    fields leave of the budget.
+    """The rest of the request header: client id, position of the body, and the budget left.
+
+    The header's tagged fields count against the budget.
 
     Raises ProtocolError, or struct.error and IndexError when the frame ends inside the header.
     """

@@ -1,8 +1,8 @@
-"""Error answers of APIs whose response has a code beside each item only, given as one table.
+"""Makes error answers of APIs whose response has codes only beside its items, from one table.
 
-A client that is not answered loses its connection and learns nothing: kafka-go said "unexpected
-EOF". So every API that has a schema has a place here, or a code of its own, whether it is served or
-not; a test asks for all of them.
+A client without an answer loses its connection and learns nothing: kafka-go said "unexpected EOF".
+So every API that has a schema has a place here, or a code of its own, whether it is served or not.
+A test asks for all of them.
 """
 
 from typing import Any, Final, NamedTuple, final
@@ -32,9 +32,11 @@ _RESOURCE: Final = (("resource_type", "resource_type"), ("resource_name", "resou
 
 @final
 class _Listed(NamedTuple):
-    """`made(...)` in the list `answered` for each item of the list `asked`. `same` pairs a field of
-    what is made with the field of the item that it repeats, or with the item itself. The codes
-    stand in the items of `inner`, where there is one."""
+    """Makes one list of an answer: `made(...)` in `answered` for each item of the list `asked`.
+
+    `same` pairs a field of the made item with the field that it repeats, or with the asked item
+    itself. The codes stand in the items of `inner`, where there is one.
+    """
 
     asked: str
     answered: str
@@ -195,16 +197,18 @@ _TABLE: Final[dict[type, tuple[Any, tuple[_Listed, ...]]]] = {
 
 
 def listed_error(request: Any, code: int, message: str | None) -> Any:
-    """The answer with `code` in every item; None when the request is not of this table, or names
-    nothing: an answer without any code would read as success."""
+    """The answer with `code` in every item; None when the request is not in this table.
+
+    Also None when the request names no item: an answer without any code would read as success.
+    """
     if isinstance(request, alter_replica_log_dirs.AlterReplicaLogDirsRequest):
         return _log_dirs(request, code)
     if isinstance(request, elect_leaders.ElectLeadersRequest):
-        # Before version 1 there is no code at the top; with it, "all partitions" has a place, too.
+        # Version 0 has no code at the top. Later versions do, also for a request of all partitions.
         asked = () if request.topic_partitions is None else _items(_ELECTED, request, code, message)
         return elect_leaders.ElectLeadersResponse(error_code=code, replica_election_results=asked)
     if isinstance(request, describe_log_dirs.DescribeLogDirsRequest):
-        # Before version 3 there is no code at the top.
+        # Versions before 3 have no code at the top.
         result = describe_log_dirs.DescribeLogDirsResult(code)
         return describe_log_dirs.DescribeLogDirsResponse(error_code=code, results=[result])
     response, lists = _TABLE.get(type(request), (None, ()))
@@ -217,7 +221,7 @@ def listed_error(request: Any, code: int, message: str | None) -> Any:
 
 
 def _names(listed: _Listed, holder: Any) -> bool:
-    """Whether some item would get a code."""
+    """Whether any item would get a code."""
     inner = listed.inner
     items = getattr(holder, listed.asked)
     if inner is None or "error_code" in listed.made._fields:
@@ -242,7 +246,7 @@ def _items(listed: _Listed, holder: Any, code: int, message: str | None) -> list
 
 
 def _log_dirs(request: alter_replica_log_dirs.AlterReplicaLogDirsRequest, code: int) -> Any:
-    """The request lists topics below directories, the answer lists them by themselves."""
+    """The answer's list of topics; the request lists them below directories."""
     results = [
         alter_replica_log_dirs.AlterReplicaLogDirTopicResult(
             topic.name, [_MOVED(number, code) for number in topic.partitions]

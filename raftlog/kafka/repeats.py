@@ -1,9 +1,9 @@
-"""Produce requests that repeat the one before: what a producer's stream consists of.
+"""Recognises produce requests that repeat the one before, as in a producer's stream.
 
-Between two requests of a stream to one partition only the correlation id and the records differ.
-So the bytes around them are compared instead of being decoded again. Whatever is not exactly like
-that is left to `raftlog.kafka.codec`, which decides everything; this only ever gives the same
-answer sooner.
+Between two requests of a stream to one partition only the correlation id and the records differ. So
+the bytes around them are compared instead of being decoded again. Every request that differs in any
+other way is left to `raftlog.kafka.codec`, which decides everything. This module only gives the
+same result sooner.
 """
 
 from typing import Final, NamedTuple, final
@@ -23,20 +23,20 @@ from raftlog.kafka.wire import encode_uvarint
 FLEXIBLE_FROM: Final = 9
 """The version from which lengths are varints and every struct ends with tags."""
 BETWEEN_BYTES_MAX: Final = 1024
-"""Client id, transactional id and topic name of requests that are looked at: longer ones are not
-worth their memory, one a connection."""
+"""The most bytes of client id, transactional id and topic name together. Longer ones are not worth
+their memory, one a connection."""
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _CORRELATION_AT: Final = 4
 _CORRELATION_END: Final = 8
 _ITEMS: Final = 2
-"""A topic and a partition."""
+"""The items of such a request: a topic and a partition."""
 _NO_TAGS: Final = b"\x00\x00\x00"
-"""The tags of partition, topic and request: what follows the records."""
+"""The tags of partition, topic and request, which follow the records."""
 _VARINT_BYTES_MAX: Final = 4
 
 
 class ProduceStream(NamedTuple):
-    """What the requests of a stream have in common: no view of a frame among it."""
+    """The common part of the requests of a stream; it holds no view of a frame."""
 
     version: int
     client_id: str | None
@@ -51,21 +51,21 @@ class ProduceStream(NamedTuple):
 @final
 @attrs.define(eq=False)
 class ProduceRepeats:
-    """What one connection's last produce request to one partition looked like.
+    """The form of one connection's last produce request to one partition.
 
-    Frame: API key and version (4 bytes), correlation id (4), everything up to the records, their
-    length plus one as a varint, the records, three empty tag sections.
+    A frame has: API key and version (4 bytes), correlation id (4), everything up to the records,
+    their length plus one as a varint, the records, three empty tag sections.
     """
 
     _begin: bytes = b""
     _between: bytes = b""
     _end: int = 0
-    """Where the length of the records begins."""
+    """The position at which the length of the records begins."""
     stream: ProduceStream | None = None
-    """What was learned; None before that."""
+    """The stream of the last request; None before one was learned."""
 
     def learn(self, frame: Buffer, request: DecodedRequest) -> None:
-        """`request` is what the codec read from `frame`: the next one may be like it."""
+        """Keep the form of `request`, which the codec read from `frame`, for later ones."""
         if request.api_key != _PRODUCE or request.api_version < FLEXIBLE_FROM:
             return
         if request.trailing or not request.served:
@@ -82,7 +82,7 @@ class ProduceRepeats:
         if not _CORRELATION_END < end <= BETWEEN_BYTES_MAX:
             return
         if bytes(frame[end : end + len(length)]) != length:
-            return  # tags elsewhere: the records do not lie where they would without
+            return  # tags elsewhere: the records lie at another place than without them
         self._begin = bytes(frame[:_CORRELATION_AT])
         self._between = bytes(frame[_CORRELATION_END:end])
         self._end = end
@@ -98,7 +98,7 @@ class ProduceRepeats:
         )
 
     def read(self, frame: Buffer) -> DecodedRequest | None:
-        """The request, if it repeats the last one; None when the codec must look at it."""
+        """The request, if it repeats the last one; None when the codec must read it."""
         found = self.match(frame)
         if found is None or self.stream is None:
             return None

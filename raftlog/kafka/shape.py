@@ -1,4 +1,4 @@
-"""What the tuples of the generated tables mean, and the types of the generated classes.
+"""The meaning of the tuples in the generated tables, and the types of the generated classes.
 
 message = (api key or -1, name, kind, versions, flexible versions or None, fields)
 field   = (name, type, versions, nullable versions or None, tag or None, tagged versions or None,
@@ -25,7 +25,7 @@ class Sized(Protocol):
     """Bytes that lie elsewhere (a slice of a file), of known length, sent as they are."""
 
     def __len__(self) -> int:
-        """How many bytes it stands for."""
+        """The number of bytes that it stands for."""
         ...
 
 
@@ -33,7 +33,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 """Decoding gives a memoryview into the frame; encoding takes any of the three."""
 
 Part: TypeAlias = Buffer | Sized
-"""What a frame is made of when it is sent: bytes, a view, or a slice of a file."""
+"""A part of a frame to send: bytes, a view, or a slice of a file."""
 
 Records: TypeAlias = Part | list[Part]
 """A `records` field. Decoding gives a memoryview; encoding takes one part, or a list of parts."""

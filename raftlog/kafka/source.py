@@ -1,7 +1,7 @@
-"""Text of a function under construction, and the fixed-width runs that it merges.
+"""The text of a function under construction, with the fixed-width runs that it merges.
 
-Shared by the two generators (`decode_text`, `encode_text`). Nothing is executed here; that is
-`raftlog.kafka.compile`.
+The two generators (`decode_text`, `encode_text`) share it. Nothing is executed here;
+`raftlog.kafka.compile` does that.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,9 @@
 """The one table of APIs and versions. ApiVersions, dispatch and the docs page are made from it.
 
-Nothing is advertised that is not served: clients act on the list. Minimums are read literally by
-librdkafka before 2.11.1 (its issue 4956, KAFKA-18659): with Produce advertised from 3 it sends
-compressed batches uncompressed. So Produce is advertised from 0 and accepted from 3; a Produce of
-version 0-2 has no schema any more and closes the connection.
+Only served APIs are advertised, because clients act on the list. librdkafka before 2.11.1 reads
+minimums literally (its issue 4956, KAFKA-18659): with Produce advertised from 3 it sends compressed
+batches uncompressed. So Produce is advertised from 0 and accepted from 3. A Produce of version 0-2
+has no schema any more and closes the connection.
 
 kafka-python infers the broker's release from the maximums (ListOffsets 11 = 4.2, Produce 13 = 4.1,
 ListOffsets 10 = 4.0, Fetch 17 = 3.9): widen all APIs of a release together.
@@ -24,7 +24,7 @@ from raftlog.kafka.tables import message_table
 @final
 @unique
 class ApiKey(IntEnum):
-    """Every API that has a table; whether it is served stands in `SERVED`."""
+    """Every API that has a table; `SERVED` says whether it is served."""
 
     PRODUCE = 0
     FETCH = 1
@@ -87,14 +87,14 @@ class ApiKey(IntEnum):
 
 @final
 class ServedApi(NamedTuple):
-    """One line of the table."""
+    """One line of the table of served APIs."""
 
     key: ApiKey
     advertised_min: int
     max: int
     accepted_min: int
     ring: int
-    """1: data path, groups, idempotence; 2: admin; 3: transactions."""
+    """The group of APIs: 1 is data path, groups, idempotence; 2 is admin; 3 is transactions."""
 
 
 _TABLE: Final = (
@@ -142,7 +142,7 @@ _TABLE: Final = (
 )
 
 SERVED: Final[dict[int, ServedApi]] = {int(api.key): api for api in _TABLE}
-"""What this release serves, by API key, in ascending order."""
+"""The APIs that this release serves, by API key, in ascending order."""
 _RANGES: Final = tuple(
     ApiVersion(int(api.key), api.advertised_min, api.max) for api in SERVED.values()
 )
@@ -150,8 +150,10 @@ _RANGES: Final = tuple(
 
 @final
 class Features(NamedTuple):
-    """A feature: the levels at which this broker can take part, and the cluster's (0: not known),
-    as of an epoch of the metadata."""
+    """A feature: the levels at which this broker can take part, and the cluster's level.
+
+    The cluster's level is as of an epoch of the metadata; 0 means that it is not known.
+    """
 
     name: str
     level_min: int
@@ -161,7 +163,7 @@ class Features(NamedTuple):
 
 
 def is_served(api_key: int, version: int) -> bool:
-    """Whether a handler answers this version; if not, a request that parses is answered with 35."""
+    """Whether a handler answers this version; if not, the answer is UNSUPPORTED_VERSION."""
     api = SERVED.get(api_key)
     return api is not None and api.accepted_min <= version <= api.max
 
@@ -175,7 +177,7 @@ def api_name(api_key: int) -> str:
 def api_versions_response(
     *, error_code: int = 0, throttle_time_ms: int = 0, features: Features | None = None
 ) -> ApiVersionsResponse:
-    """The answer to ApiVersions; with error 35 it still carries the whole list (KIP-511)."""
+    """The answer to ApiVersions; with UNSUPPORTED_VERSION it still has the whole list (KIP-511)."""
     answer = ApiVersionsResponse(
         error_code=error_code,
         api_keys=_RANGES,
@@ -206,7 +208,7 @@ def docs_table() -> str:
 
 
 def _check() -> None:
-    """Relations that hold by construction: every served version has a schema on both sides."""
+    """Check that the table ascends and every served version has a schema on both sides."""
     assert list(SERVED) == sorted(SERVED)
     for api in SERVED.values():
         for kind in ("request", "response"):

@@ -12,58 +12,58 @@ from raftlog.base.errors import LocalMisuse, ProtocolError
 from raftlog.kafka.shape import Buffer, Records
 
 STRING_BYTES_MAX: Final = 32767
-"""Kafka's own bound; the classic form has 16 bits for it."""
+"""The most bytes of a string, as in Kafka; the classic form has 16 bits for the length."""
 VARINT_BYTES_MAX: Final = 5
 UINT32_MAX: Final = 2**32 - 1
 JOIN_BYTES_MAX: Final = 1024
-"""Parts up to this size are joined with their neighbours; larger ones go out as they are."""
+"""The most bytes of a part that is joined with its neighbours; larger ones are sent as they are."""
 
 JOINABLE: Final = frozenset({bytes, bytearray, memoryview})
-"""What `bytes.join` takes; anything else (a slice of a file) stays on its own."""
+"""The types that `bytes.join` takes; anything else (a slice of a file) stays on its own."""
 
 SHORT_ARRAY: Final = 16
-"""Arrays of numbers below this length use a precompiled Struct."""
+"""The length below which an array of numbers uses a precompiled Struct."""
 UVARINT_1: Final = tuple(bytes([value]) for value in range(128))
 
 # --- errors, called by generated text -------------------------------------------------------------
 
 
 def bad_length(name: str, length: int, left: int) -> NoReturn:
-    """A length that is negative or leads past the end of the frame."""
+    """Refuse a length that is negative or leads past the end of the frame."""
     if length == -1:
         raise ProtocolError(f"{name} is null where null is not allowed")
     raise ProtocolError(f"{name} claims {length} bytes, {left} are left")
 
 
 def bad_count(name: str, count: int, left: int) -> NoReturn:
-    """An array that cannot fit into what is left of the frame."""
+    """Refuse an array that cannot fit into the rest of the frame."""
     if count == -1:
         raise ProtocolError(f"{name} is null where null is not allowed")
     raise ProtocolError(f"{name} claims {count} elements, {left} bytes are left")
 
 
 def over_budget(name: str, count: int, budget: int) -> NoReturn:
-    """More elements and tagged fields than one frame may have."""
+    """Refuse more elements and tagged fields than one frame may have."""
     raise ProtocolError(f"{name} has {count} elements, {budget} more are allowed in this frame")
 
 
 def bad_bool(name: str, value: int) -> NoReturn:
-    """A bool is 0 or 1."""
+    """Refuse a bool that is neither 0 nor 1."""
     raise ProtocolError(f"{name} is a bool of value {value}")
 
 
 def bad_marker(name: str, value: int) -> NoReturn:
-    """A nullable struct begins with -1 (null) or 1."""
+    """Refuse a nullable struct that begins neither with -1 (null) nor with 1."""
     raise ProtocolError(f"{name} has null marker {value}")
 
 
 def bad_tag(name: str, read: int, end: int) -> NoReturn:
-    """A tagged field whose decoder did not stop at the end of its section."""
+    """Refuse a tagged field whose decoder did not stop at the end of its section."""
     raise ProtocolError(f"tagged field {name} ends at {read}, its section at {end}")
 
 
 def bad_id(name: str, value: object) -> NoReturn:
-    """A uuid that is not 16 bytes; our caller's fault."""
+    """Refuse a uuid that is not 16 bytes; that is our caller's fault."""
     raise LocalMisuse(f"{name} must be 16 bytes", on=repr(value))
 
 
@@ -71,7 +71,7 @@ def bad_id(name: str, value: object) -> NoReturn:
 
 
 def uvarint(data: Buffer, pos: int) -> tuple[int, int]:
-    """The varint at `pos` and the position after it.
+    """Read the varint at `pos`; returns it with the position after it.
 
     Raises ProtocolError when it is longer than 5 bytes or above 2**32 - 1; IndexError when the
     frame ends inside it (the codec's entry turns that into ProtocolError).
@@ -81,7 +81,7 @@ def uvarint(data: Buffer, pos: int) -> tuple[int, int]:
 
 
 def more_uvarint(data: Buffer, pos: int, first: int) -> tuple[int, int]:
-    """The rest of a varint whose first byte, above 127, was read already."""
+    """Read the rest of a varint whose first byte, above 127, was read already."""
     value = first & 127
     for shift in range(7, 7 * VARINT_BYTES_MAX, 7):
         byte = data[pos]
@@ -108,7 +108,7 @@ def encode_uvarint(value: int) -> bytes:
 
 
 def string_length(data: Buffer, pos: int, first: int) -> tuple[int, int]:
-    """The rest of the length varint of a long compact string, bounded as Kafka bounds it."""
+    """Read the rest of the length varint of a long compact string, bounded as in Kafka."""
     value, pos = more_uvarint(data, pos, first)
     if value - 1 > STRING_BYTES_MAX:
         raise ProtocolError(f"string of {value - 1} bytes, {STRING_BYTES_MAX} are allowed")
@@ -126,9 +126,11 @@ def encode_string_length(value: int) -> bytes:
 
 
 def skip_tags(data: Buffer, pos: int, end: int, first: int, budget: int) -> tuple[int, int]:
-    """The position after a tag section whose fields we do not know, and what is left of the budget;
+    """Skip a tag section of unknown fields; returns the position after it and the budget left.
+
     `first` is its first byte. A tagged field takes two bytes of a frame and as long to skip as an
-    element of an array, so it counts as one."""
+    element of an array, so it counts as one.
+    """
     count = first
     if first > 127:
         count, pos = more_uvarint(data, pos, first)
@@ -185,7 +187,7 @@ def encode_numbers(letter: str, values: Sequence[int]) -> bytes:
 
 
 def size_of(value: Records) -> int:
-    """How many bytes a records field has, whether one part or a list of parts."""
+    """The number of bytes of a records field, whether one part or a list of parts."""
     return sum(map(len, value)) if type(value) is list else len(value)
 
 
