@@ -1,7 +1,7 @@
 """`raftlog chaos run`: a scenario of the simulator on real brokers, beside a program of the user's.
 
-The language of scenarios has one reader, which belongs to the simulator. The product never imports
-that: `raftlog sim steps` runs as a process and says what a file holds, line by line.
+Only the simulator can read scenarios, and the product never imports it: `raftlog sim steps` runs as
+a process and prints the content of a file, line by line.
 """
 
 import json
@@ -170,8 +170,10 @@ def _played(
 
 @contextmanager
 def _interrupted_by_signals() -> Iterator[None]:
-    """SIGTERM is a Ctrl-C: all that was started ends. A shell starts what it puts behind `&` with
-    SIGINT ignored, and Python leaves that so."""
+    """Treat SIGTERM as Ctrl-C: every process that was started ends.
+
+    A shell starts a command behind `&` with SIGINT ignored, and Python leaves that so.
+    """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         del number, frame
@@ -189,7 +191,7 @@ def _interrupted_by_signals() -> Iterator[None]:
 def _conclude(
     plan: "ChaosPlan", folder: Path, found: "ChaosFindings", junit_file: Path | None, form: str
 ) -> int:
-    """Judge the history with what the run found out, write it all down, and say so."""
+    """Judge the history and the run's own checks, write everything down, and print the verdict."""
     from raftlog.cli.output.run_folder import write_json
     from raftlog.cli.verify import print_judgement
     from raftlog.embed.chaos.run import HISTORY_FILE

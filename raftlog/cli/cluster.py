@@ -38,8 +38,11 @@ class BrokerStatus(NamedTuple):
 
 
 class ClusterStatus(NamedTuple):
-    """What a cluster says of itself. Healthy: all brokers answer, every partition has a leader,
-    there is a controller. Under-replicated partitions are shown, and are no illness."""
+    """The state of a cluster, as its brokers tell it.
+
+    Healthy: all brokers answer, every partition has a leader, there is a controller.
+    Under-replicated partitions are shown, but do not count.
+    """
 
     cluster_id: str
     controller: int | None
@@ -67,7 +70,7 @@ class ClusterStatus(NamedTuple):
         )
 
     def as_json(self) -> dict[str, Any]:
-        """As `--format json` shows it."""
+        """The status for `--format json`."""
         return {
             "healthy": self.healthy,
             "cluster_id": self.cluster_id,
@@ -176,7 +179,7 @@ async def _look(bootstrap: str, patience_ns: Nanos) -> ClusterStatus:
 
 
 async def _ask_broker(client: Client, brokers: list[BrokerStatus], at: int) -> None:
-    """Whether this very broker answers."""
+    """Ask this very broker, and note whether it answers."""
     node = NodeId(brokers[at].node)
     question = describe_cluster(_ANSWER_NS)._replace(node=node)
     try:

@@ -1,4 +1,4 @@
-"""How commands talk to a cluster: one trio run, one client, errors that come out bare."""
+"""Connects commands to a cluster: one trio run, one client, errors that come out bare."""
 
 import socket
 import sys
@@ -16,21 +16,21 @@ from raftlog.client.trio_driver import Client
 Result = TypeVar("Result")
 
 TOPIC_WAIT = millis(2_000)
-"""How long a command waits for a topic that is not there: a person is waiting too."""
+"""The time for which a command waits for a missing topic: a person is waiting too."""
 PATIENCE = millis(15_000)
-"""How long a command waits for a cluster that accepts a connection."""
+"""The time for which a command waits for a cluster that accepts a connection."""
 REACH_SECONDS = 5.0
-"""How long a command waits for any broker to accept a connection: one that starts takes about a
-second, and a person is waiting."""
+"""The time for which a command waits for any broker to accept a connection. A broker starts in
+about a second, and a person is waiting."""
 _SILENCE_SECONDS = 1.0
-"""After so long a person is told why nothing happens, when no address has refused so far."""
+"""The time after which a person is told why nothing happens, if no address has refused so far."""
 _REDIAL_SECONDS = 0.2
 
 
 def with_client(
     bootstrap: str, work: Callable[[Client], Awaitable[Result]], **options: Any
 ) -> Result:
-    """Run `work` with an open client; its result, or the one error that it raised."""
+    """Run `work` with an open client; returns its result, or raises its one error."""
 
     async def main() -> Result:
         await reach(bootstrap)
@@ -42,8 +42,11 @@ def with_client(
 
 
 async def reach(bootstrap: str) -> None:
-    """Wait until one bootstrap address accepts a connection. `OperatingError` when none does within
-    `REACH_SECONDS`; standard error says at once what is waited for."""
+    """Wait until one bootstrap address accepts a connection.
+
+    Raises `OperatingError` when none does within `REACH_SECONDS`. Standard error says at once what
+    the command waits for.
+    """
     found = _Reaching(bootstrap)
     addresses = parse_bootstrap(bootstrap)
     with trio.move_on_after(REACH_SECONDS) as scope:
@@ -71,7 +74,7 @@ class _Reaching:
         self._said = False
 
     async def dial(self, address: tuple[str, int], count: int, scope: trio.CancelScope) -> None:
-        """Dial one address; when it accepts, all dialling is over."""
+        """Dial one address; when it accepts, end all dialling."""
         while True:
             try:
                 stream = await trio.open_tcp_stream(*address)
@@ -88,7 +91,7 @@ class _Reaching:
                 return
 
     def say(self) -> None:
-        """Tell a person, once. A program that wants JSON gets the one document of the error."""
+        """Tell a person, once. A program that wants JSON gets one document, about the error."""
         context = click.get_current_context(silent=True)
         as_json = context is not None and context.params.get("form") == "json"
         if not (self._said or as_json):
@@ -102,7 +105,7 @@ class _Reaching:
 
 
 def run(main: Callable[[], Awaitable[Result]]) -> Result:
-    """`trio.run`, with the one error out of nested groups."""
+    """Do `trio.run`, and raise the one error out of nested groups."""
     try:
         return trio.run(main)
     except BaseExceptionGroup as group:

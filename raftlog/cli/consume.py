@@ -1,4 +1,4 @@
-"""`raftlog consume`: read records, with kcat's manners."""
+"""`raftlog consume`: read records, with the flags of kcat."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ _DEFAULT_FORMAT: Final = "%s\\n"
 
 
 def parse_start(text: str) -> StartAt:
-    """`beginning`, `end`, N, -N, `s@MS`. `BadParameter` for anything else."""
+    """Read `beginning`, `end`, N, -N, `s@MS`. `BadParameter` for anything else."""
     if text in ("beginning", "earliest"):
         return StartAt("timestamp", EARLIEST)
     if text in ("end", "latest"):
@@ -40,7 +40,7 @@ def parse_start(text: str) -> StartAt:
 
 
 class RecordsWanted(NamedTuple):
-    """What to read and when to stop."""
+    """The partitions to read and the place to stop."""
 
     topic: str
     partitions: tuple[int, ...]
@@ -106,11 +106,11 @@ def consume(
     Each value is written on a line of its own, unless -f says otherwise. With --format json each
     record is one line of JSON.
 
-    A batch whose inside is damaged, or was never good, ends the command: what lies before it is
+    A batch whose inside is damaged, or was never good, ends the command. Records before it are
     written, and the error names its offsets.
 
     With --group the partitions are shared with the other members of the group. Written records are
-    committed, as it goes and at the end, so that the next member goes on behind it. -p, -e and
+    committed, as it goes and at the end, so that the next member continues behind them. -p, -e and
     --skip-corrupt do not go with it.
     """
     render = compile_format(text_format or _DEFAULT_FORMAT, b"NULL" if null_words else b"")
@@ -208,8 +208,10 @@ class _Reader:
         return not self._open or self._left == 0
 
     async def next_records(self) -> Iterator[ConsumedRecord]:
-        """What came within a second, to be read to its end. It raises what a partition is in
-        trouble with, behind all records that came before."""
+        """The records that came within a second; the caller reads all of them.
+
+        It raises the error of a partition behind all records that came before the error.
+        """
         pieces = await self._client.poll(seconds=_POLL_SECONDS)
         await trio.lowlevel.checkpoint()
         return self._records(pieces)
@@ -228,7 +230,7 @@ class _Reader:
                 if self._left is not None:
                     self._left -= 1
                 yield record
-                if self._left == 0:  # not one record more: the next may be one that is damaged
+                if self._left == 0:  # stop here: the next record may be a damaged one
                     return
             self._read_up_to(piece.place, piece.next_offset)
 
@@ -240,8 +242,7 @@ class _Reader:
                 self._skip(error)
 
     def _corrupt(self, error: RaftlogError) -> None:
-        """A partition whose fetches have failed is read no further, unless its bad batch may be
-        skipped."""
+        """Stop reading a partition whose fetches failed, unless its bad batch may be skipped."""
         if not isinstance(error, CorruptBatch):
             raise error
         self._skip(error)

@@ -1,4 +1,4 @@
-"""`raftlog consume --group`: one member of a group, which commits what it has written."""
+"""`raftlog consume --group`: one member of a group, which commits the records it has written."""
 
 import sys
 from collections.abc import Callable
@@ -16,8 +16,10 @@ from raftlog.client.core.values import ConsumedRecord
 
 @final
 class StartAt(NamedTuple):
-    """Where to begin: `kind` is timestamp (a time, or EARLIEST or LATEST), offset, or tail (so many
-    before the end)."""
+    """The place to begin, by `kind`.
+
+    It is timestamp (a time, or EARLIEST or LATEST), offset, or tail (so many before the end).
+    """
 
     kind: str
     number: int
@@ -51,7 +53,7 @@ def consume_group(
             topic_wait_ns=TOPIC_WAIT,
             call_timeout_ns=PATIENCE,
         ) as consumer:
-            await consumer.ask(KnowTopic(topic))  # else a wrong name would be waited for in silence
+            await consumer.ask(KnowTopic(topic))  # else a wrong name would mean a silent wait
             consumer.subscribe([topic])
             await _write(consumer, count_max, write)
 

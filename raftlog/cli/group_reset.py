@@ -1,7 +1,7 @@
-"""Where `reset-offsets` puts a group: from a target like "shift by -100" to an offset a partition.
+"""Plans `reset-offsets`: from a target like "shift by -100" to an offset for each partition.
 
 A target beyond the ends of a partition becomes the nearer end, as in Kafka's tool. The group must
-have no members: they would go on from where they are, and commit over it.
+have no members: they would go on from their own places, and commit over the new ones.
 """
 
 import re
@@ -32,7 +32,7 @@ _INACTIVE: Final = ("Empty", "Dead")
 
 @final
 class GroupIsActive(OperatingError):
-    """The group has members; `state` is Kafka's word for it."""
+    """The group has members; `state` is Kafka's word for its state."""
 
     def __init__(self, group: str, state: str) -> None:
         super().__init__(
@@ -45,7 +45,10 @@ class GroupIsActive(OperatingError):
 
 @final
 class ResetTarget(NamedTuple):
-    """`kind` is earliest, latest, current, offset, shift or time; the last three have a number."""
+    """One wish.
+
+    `kind` is earliest, latest, current, offset, shift or time, the last three with a number.
+    """
 
     kind: str
     number: int = 0
@@ -53,7 +56,7 @@ class ResetTarget(NamedTuple):
 
 @final
 class Moved(NamedTuple):
-    """One partition: what is committed, and what shall be."""
+    """One partition: its committed offset, and the one that it shall have."""
 
     place: TopicPartition
     before: int | None
@@ -61,7 +64,10 @@ class Moved(NamedTuple):
 
 
 def parse_datetime(text: str) -> int:
-    """Milliseconds of `2026-01-31T12:00:00.000`, in UTC unless it names a zone. `ValueError`."""
+    """The milliseconds of `2026-01-31T12:00:00.000`, in UTC unless it names a zone.
+
+    `ValueError`.
+    """
     parsed = datetime.fromisoformat(text)
     if parsed.tzinfo is None:
         parsed = parsed.replace(tzinfo=UTC)
@@ -69,7 +75,7 @@ def parse_datetime(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Milliseconds of `P7D` or `PT1H30M`. `ValueError`."""
+    """The milliseconds of `P7D` or `PT1H30M`. `ValueError`."""
     found = _DURATION.fullmatch(text)
     if found is None or not any(found.groups()):
         raise ValueError(f"{text!r} is no duration like P7D or PT1H30M")
@@ -78,7 +84,7 @@ def parse_duration(text: str) -> int:
 
 
 def before_now(duration_ms: int) -> int:
-    """The time so long ago."""
+    """The time that lies `duration_ms` back."""
     return max(0, system.wall_ms() - duration_ms)
 
 
@@ -109,7 +115,7 @@ async def plan(
 def _after(
     target: ResetTarget, before: int | None, start: int, end: int, at_time: int
 ) -> int | None:
-    """None leaves a partition as it is: there is nothing to shift."""
+    """The offset after the reset; None leaves the partition as it is: there is nothing to shift."""
     match target.kind:
         case "earliest":
             return start
@@ -132,7 +138,7 @@ async def _committed_of_an_inactive(
     except KafkaError as error:
         if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise
-        return {}  # the reset founds it
+        return {}  # the reset founds the group
     if state not in _INACTIVE:
         raise GroupIsActive(group, state)
     found: dict[TopicPartition, OffsetAndMetadata] = await client.ask(fetch_offsets(group))
@@ -140,7 +146,7 @@ async def _committed_of_an_inactive(
 
 
 async def execute(client: Client, group: str, moved: Sequence[Moved]) -> None:
-    """Commit what was planned."""
+    """Commit the planned offsets."""
     if moved:
         offsets = {each.place: OffsetAndMetadata(each.after) for each in moved}
         await client.ask(commit_offsets(group, offsets))

@@ -206,7 +206,7 @@ def _target(flags: dict[str, Any]) -> ResetTarget:
 
 
 def targets_of(flags: dict[str, Any]) -> list[ResetTarget]:
-    """All targets among the flags. `ValueError` for a time that is none."""
+    """All targets among the flags. `ValueError` for a text that is no time."""
     found = [ResetTarget(kind) for kind in ("earliest", "latest", "current") if flags[f"to_{kind}"]]
     if flags["to_offset"] is not None:
         found.append(ResetTarget("offset", flags["to_offset"]))
@@ -255,7 +255,7 @@ def delete_command(names: tuple[str, ...], bootstrap: str, form: str) -> int:
 
 
 async def delete_groups(names: Sequence[str], client: Client) -> dict[str, RaftlogError]:
-    """Delete each; the errors of those that were refused."""
+    """Delete each group; returns the errors of those that were refused."""
     refused: dict[str, RaftlogError] = {}
     for name in names:
         try:
@@ -300,7 +300,7 @@ def delete_offsets_command(group: str, topics: tuple[str, ...], bootstrap: str, 
 async def delete_some(
     group: str, wanted: dict[str, tuple[int, ...]], client: Client
 ) -> list[PartitionResult]:
-    """Delete the offsets of these partitions; what became of each."""
+    """Delete the offsets of these partitions; returns each result."""
     places = await all_places(client, wanted)
     results: list[PartitionResult] = await client.ask(delete_offsets(group, places))
     return results

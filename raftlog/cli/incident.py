@@ -35,5 +35,5 @@ def incident(arguments: tuple[str, ...]) -> NoReturn:
     """
     if find_spec("raftlog_sim") is None:
         raise OperatingError("the simulator is not installed", do="pip install raftlog, whole")
-    # In place of this process, as `raftlog sim` does.
+    # This process is replaced, as in `raftlog sim`.
     os.execv(sys.executable, [sys.executable, "-m", "raftlog_sim", "incident", *arguments])

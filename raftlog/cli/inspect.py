@@ -1,4 +1,4 @@
-"""`raftlog inspect`: what is in a data directory, read only."""
+"""`raftlog inspect`: show a data directory, read only."""
 
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,8 @@ from raftlog.storage.inspect import inspect_directory
 def inspect(directory: Path, verify: bool, form: str) -> int:
     """Walk a broker's data directory: identity, groups, segments, offsets, chain, damage.
 
-    Nothing is written, so it may be run beside a broker; what is being written at the moment may
-    then show as a torn tail. Exit code 1 when damage was found.
+    Nothing is written, so it may run beside a broker. Bytes that the broker is writing at the
+    moment may then show as a torn tail. Exit code 1 when damage was found.
     """
     if not directory.is_dir():
         raise OperatingError("no such directory", on=str(directory))

@@ -1,4 +1,4 @@
-"""The entry point: commands are loaded when they are used, mistakes get one clear line and a code.
+"""The entry point: loads commands when they are used, gives each mistake one clear line and a code.
 
 Exit codes: 0 done or valid, 1 failed or invalid, 2 unknown, 64 wrong usage, 130 interrupted. With
 `--format json` an error is one JSON document on standard error:
@@ -23,8 +23,8 @@ from raftlog.cli.output.render import UNKNOWN_CODE, USAGE_CODE, print_json
 
 _INTERRUPTED_CODE: Final = 130
 
-# Command -> (module, attribute, short help). The help stands here so that `raftlog --help` loads
-# none.
+# Command -> (module, attribute, short help). The help stands here so that `raftlog --help` loads no
+# command.
 COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "brokers": (
         "raftlog.cli.admin.brokers",
@@ -212,7 +212,7 @@ def _print_version(context: click.Context, *, wanted: bool) -> None:
         return
     from raftlog.cli.version import version_document, version_text
 
-    # This runs before --format is looked at, which may also stand behind --version.
+    # This runs before --format is read, which may also stand behind --version.
     if _wants_json(context.obj or ()):
         print_json(version_document())
     else:
@@ -221,7 +221,7 @@ def _print_version(context: click.Context, *, wanted: bool) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line; its exit code. Nothing a user does wrong ends in a traceback."""
+    """Run the command line; returns its exit code. No mistake of a user ends in a traceback."""
     as_json = _wants_json(arguments)
     try:
         result = cli.main(
@@ -245,7 +245,7 @@ def run(arguments: Sequence[str]) -> int:
         _print_error(error.what, error.on, error.do, as_json=as_json)
         return 1
     except BrokenPipeError:
-        # The reader of the output has closed it (`| head`); nothing more can be written.
+        # The reader of the output has closed it (`| head`), so nothing more can be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return result if isinstance(result, int) else 0
@@ -260,8 +260,11 @@ def _print_error(what: str, on: str, do: str, *, as_json: bool) -> None:
 
 
 def main() -> NoReturn:
-    """The console script. A text that no terminal can show (half a surrogate pair in a history, a
-    name that is no UTF-8) is shown escaped instead of ending the command."""
+    """Run as the console script.
+
+    A text that no terminal can show (half a surrogate pair in a history, a name that is no UTF-8)
+    is shown escaped instead of ending the command.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""`raftlog produce`: write records from lines, with kcat's manners."""
+"""`raftlog produce`: write records from lines, with the flags of kcat."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ _ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 
 class Manner(NamedTuple):
-    """How a line becomes a record."""
+    """The way in which a line becomes a record."""
 
     key: bytes | None
     key_delimiter: bytes | None
@@ -36,7 +36,7 @@ class Manner(NamedTuple):
     partition: int | None
 
     def record(self, line: bytes) -> tuple[bytes | None, bytes | None]:
-        """(key, value) of a line."""
+        """The (key, value) of a line."""
         key, value = self.key, line
         if self.key_delimiter is not None and self.key_delimiter in line:
             key, _, value = line.partition(self.key_delimiter)
@@ -165,7 +165,7 @@ class ProduceTally:
         self._error: RaftlogError | None = None
 
     def count(self, outcome: RecordPosition | RaftlogError) -> None:
-        """One record's outcome."""
+        """Count one record's outcome."""
         if isinstance(outcome, RaftlogError):
             self.failed += 1
             self._error = self._error or outcome
@@ -176,7 +176,7 @@ class ProduceTally:
             self.advance(1)
 
     def check(self) -> None:
-        """Raise the first error, with the numbers."""
+        """Raise the first error, with the numbers of records."""
         if self._error is not None:
             error = self._error
             raise OperatingError(
@@ -188,7 +188,7 @@ class ProduceTally:
 
 
 async def _check_topic(client: Client, topic: str, partition: int | None) -> None:
-    """Fail before anything is read when the topic or its partition is not there."""
+    """Fail before anything is read when the topic or its partition does not exist."""
     await client.ask(KnowTopic(topic))
     if partition is None:
         return
@@ -219,7 +219,7 @@ async def _lines_of(file: BinaryIO, separator: bytes, name: str) -> AsyncIterato
     """Yield the texts between separators. The last separator may be missing."""
     rest = b""
     while True:
-        # read1 gives what there is, so that what a person types leaves line by line.
+        # read1 gives the bytes at hand, so that a person's typing leaves line by line.
         piece = await trio.to_thread.run_sync(_read_some, file, abandon_on_cancel=True)
         if not piece:
             break
@@ -247,7 +247,7 @@ def _header(text: str) -> tuple[str, bytes | None]:
 
 
 def _unescaped(text: str, option: str) -> bytes:
-    r"""`\n`, `\t`, `\0`, `\xNN` as on kcat's command line."""
+    r"""The bytes of `\n`, `\t`, `\0`, `\xNN` as on kcat's command line."""
     try:
         found = text.encode("latin-1", "backslashreplace").decode("unicode_escape")
         content = found.encode("latin-1") if found.isascii() else text.encode()

@@ -1,4 +1,4 @@
-"""`raftlog recover`: what to do when no election can ever be won again."""
+"""`raftlog recover`: bring groups back that can never win an election again."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -83,12 +83,12 @@ def recover(
     into: Path | None,
     form: str,
 ) -> int:
-    """Let the groups of a data directory go on that have lost their majority for ever.
+    """Bring back the groups of a data directory whose majority is lost for good.
 
     Stop the broker first. Every group whose majority was on the lost brokers goes on with this
-    replica alone, behind what is whole here; so does a group of one whose files are damaged. What
-    the lost replicas held beyond that is lost. A broker named as lost must never come back with
-    its old data directory: let it join with an empty one.
+    replica alone, with the records that are whole here. So does a group of one whose files are
+    damaged. Records that only the lost replicas had are lost. A broker named as lost must never
+    come back with its old data directory: let it join with an empty one.
 
     With --spent: copy topics whose terms are spent, with all their records, under new topic ids.
     Stop all brokers first, and name the data directories of all of them.

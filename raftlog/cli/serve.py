@@ -70,12 +70,12 @@ def serve(config_path: Path, settings: tuple[str, ...], end_with_input: bool, fo
     except BaseExceptionGroup as group:
         raise _only_error(group) from group
     # The process ends here, and the kernel takes its memory back at once. The interpreter would
-    # look through it for cycles first: a third of a second of CPU for 1,000 replicas.
+    # search it for cycles first: a third of a second of CPU for 1,000 replicas.
     gc.freeze()
 
 
 def _end_with_input() -> None:
-    """The broker hands over nothing: its whole cluster ends, and what it promised is on disk."""
+    """End with the standard input, without handing over: all promises are on disk."""
     while os.read(sys.stdin.fileno(), 4096):
         pass
     print("raftlog: the process that started this broker has ended", file=sys.stderr, flush=True)
@@ -106,7 +106,7 @@ async def _serve(
 
 
 def _recordings(config: ServerConfig, stack: ExitStack) -> Recordings | None:
-    """Where the configuration wants the broker recorded, if it does; loaded then only."""
+    """The recordings of the broker that the configuration asks for, if any; loaded only then."""
     if not config.recordings_dir:
         return None
     from raftlog.runtime.disks.recording_files import BootFolders
@@ -117,7 +117,7 @@ def _recordings(config: ServerConfig, stack: ExitStack) -> Recordings | None:
 
 
 def _faults(config: ServerConfig) -> Faults | None:
-    """Those of a test, when the configuration asks for them; loaded then only."""
+    """The faults of a test that the configuration asks for, if any; loaded only then."""
     if not config.faults.on:
         return None
     from raftlog.testing.faults import faults_of
@@ -126,7 +126,7 @@ def _faults(config: ServerConfig) -> Faults | None:
 
 
 def _test_disk(config: ServerConfig, tracer: JsonTracer) -> TestDisk | None:
-    """That of a test, when the environment asks for it; loaded then only."""
+    """The disk of a test that the environment asks for, if any; loaded only then."""
     if not os.environ.get(TEST_DISK):
         return None
     from raftlog.testing.faulty_disk import disk_from_environment
@@ -157,7 +157,7 @@ def _report(form: str, started: Started) -> None:
 
 
 def _only_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one error inside nested groups: a broker that cannot start says one thing."""
+    """The one error inside nested groups: a broker that cannot start reports one thing."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]

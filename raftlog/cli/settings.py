@@ -1,4 +1,4 @@
-"""`key=value` options."""
+"""Reads `key=value` options."""
 
 import click
 

@@ -37,11 +37,11 @@ def sim(arguments: tuple[str, ...]) -> NoReturn:
     incident   recordings of brokers; `raftlog incident` is the same
     gate       releases of another library that must fail and pass
 
-    What follows goes to the simulator as it is; `raftlog sim run --help` is its own help. Exit
+    All arguments go to the simulator unchanged; `raftlog sim run --help` is its own help. Exit
     codes: 0 all well, 1 something failed, 2 runs of one seed differ or nothing could be decided,
     64 wrong usage, a file that is no case or a folder that cannot be written, 130 interrupted.
     """
     if find_spec("raftlog_sim") is None:
         raise OperatingError("the simulator is not installed", do="pip install raftlog, whole")
-    # In place of this process: signals are its own, and nobody stays behind when one is killed.
+    # This process is replaced: the simulator gets the signals, and a kill leaves no process behind.
     os.execv(sys.executable, [sys.executable, "-m", "raftlog_sim", *arguments])

@@ -147,7 +147,7 @@ def _judged(
 
 
 def _print(found: "SparkReport", report: Path | None) -> None:
-    """Verdict first, then what failed, then what holds."""
+    """Print the verdict first, then what failed, then what holds."""
     operations = found.history.operations
     _say(
         f"{found.verdict.upper()}  {found.topic}: "
@@ -169,5 +169,5 @@ def _print(found: "SparkReport", report: Path | None) -> None:
 
 
 def _say(text: str) -> None:
-    """A line; names and values of the history cannot make a terminal do anything."""
+    """Print a line; names and values of the history cannot make a terminal do anything."""
     print(visible(text))

@@ -31,7 +31,7 @@ def _dir_argument() -> click.Argument:
 def export_command(directory: Path, names: tuple[str, ...], bootstrap: str, form: str) -> None:
     """Write topics, or all of them, with settings and records, into the new folder DIR.
 
-    DIR must not exist. Each partition is written up to what its end is now. Committed offsets of
+    DIR must not exist. Each partition is written up to its present end. Committed offsets of
     groups and the cluster's identity stay behind. `raftlog topics import` makes the topics in
     another cluster; `raftlog up --from DIR` and `Cluster(fixture=DIR)` begin with them.
     """

@@ -112,8 +112,11 @@ def create(
 def _print_outcome(
     document: dict[str, Any], done: Sequence[object], refused: Sequence[TopicResult]
 ) -> int:
-    """One document: what was done, and what was refused. Where nothing was done, that is the error
-    of the first, on standard error like every other error."""
+    """Print one document: what was done, and what was refused.
+
+    Where nothing was done, that is the error of the first, on standard error like every other
+    error.
+    """
     if refused and not done:
         refused[0].check()
     if refused:

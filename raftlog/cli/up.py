@@ -98,9 +98,9 @@ def up(
     """Start a local cluster and print its bootstrap servers.
 
     The directory is founded once; coming up again finds the same data, at whatever ports. Without
-    --detach the cluster runs until Ctrl-C. --from fills a cluster that is founded now; a directory
-    with a cluster is refused, and so is a folder that is damaged, before anything is made.
-    --add-broker and --remove-broker take no other option but --dir.
+    --detach the cluster runs until Ctrl-C. --from fills a cluster that is founded now. It refuses a
+    directory with a cluster and a damaged folder before it makes anything. --add-broker and
+    --remove-broker take no other option but --dir.
     """
     directory = directory.resolve()
     if add_broker:
@@ -127,7 +127,7 @@ def up(
         asked = [] if detach else _watch_signals()
         _report(cluster, form)
     except BaseException:
-        # Ctrl-C too: the brokers are sessions of their own and would outlive us.
+        # On Ctrl-C too: the brokers are sessions of their own and would outlive this command.
         cluster.stop()
         raise
     if detach:
@@ -153,7 +153,7 @@ def _refuse_settings(flag: str, other: str) -> None:
 
 
 def _remove_broker(directory: Path, node: int, form: str) -> int:
-    """Stop a broker that holds nothing; then the cluster and the directory's state forget it."""
+    """Stop a broker that holds nothing; then cluster and directory state forget it."""
     from raftlog.cli.admin.removal import forgotten, refuse_needed
 
     state = local_state.load_state(directory)
@@ -229,7 +229,7 @@ def _report(cluster: LocalCluster, form: str) -> None:
 
 
 def _watch_signals() -> list[int]:
-    """From now on Ctrl-C and SIGTERM are only noted, in the list that is given."""
+    """From now on only note Ctrl-C and SIGTERM, in the returned list."""
     asked: list[int] = []
 
     def ask(number: int, frame: FrameType | None) -> None:
@@ -242,7 +242,7 @@ def _watch_signals() -> list[int]:
 
 
 def _watch(cluster: LocalCluster, asked: list[int]) -> int:
-    """Wait for a signal, or for a broker that dies; then stop all."""
+    """Wait for a signal, or for a broker that dies; then stop all brokers."""
     died: list[int] = []
     while not asked and not died:
         time.sleep(_WATCH_SECONDS)

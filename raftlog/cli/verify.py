@@ -47,9 +47,9 @@ from raftlog.verify.report.proof import digest_of, proof_of
 _HISTORY: Final = "history.jsonl"
 _VERDICT: Final = "verdict.json"
 _NAMES_MAX: Final = 12
-"""Of checks that held; of more their number is told, and verdict.json has the names."""
+"""The most names of checks that held; of more only the number is printed, verdict.json has all."""
 _LOOKED_AT: Final = 4_096
-"""Bytes of a file by which its format is known."""
+"""The bytes of a file that tell its format."""
 
 
 @click.command(
@@ -149,17 +149,18 @@ def verify(
 @final
 @attrs.frozen(kw_only=True)
 class _Settings:
-    """How to judge: what the command line says, or a report."""
+    """The way to judge: from the command line, or from a report."""
 
     reads: str | None = None
     allow: tuple[str, ...] = ()
     search_steps: int = SEARCH_STEPS_DEFAULT
     hole_steps: int = HOLE_STEPS_DEFAULT
     allowed: frozenset[str] | None = None
-    """All that is allowed, of a report; else `allow` adds to what the header allows."""
+    """Everything that a report allows; None lets `allow` add to the classes that the header allows.
+    """
 
     def keywords(self, header: Any, model: str | Model | None) -> JudgeOptions:
-        """For the judge."""
+        """The settings as keyword arguments of the judge."""
         allowed = self.allowed
         if allowed is None:
             allowed = allowed_by_default(header.source, header.options) | frozenset(self.allow)
@@ -221,7 +222,7 @@ def _judged(history: Path, model: str | None, settings: _Settings) -> Judgement:
 
 
 def _public_text(history: Path, stream: BinaryIO) -> str | None:
-    """The text of a history in a format of others; None for a history.jsonl."""
+    """The text of a history in a public format; None for a history.jsonl."""
     begin = stream.read(_LOOKED_AT)
     stream.seek(0)
     if history.suffix != ".edn" and not is_public(begin.decode(errors="replace")):
@@ -231,27 +232,27 @@ def _public_text(history: Path, stream: BinaryIO) -> str | None:
 
 @final
 class _Advancing:
-    """A file that says how far it was read."""
+    """A file that reports how far it was read."""
 
     def __init__(self, file: BinaryIO, advance: Callable[[int], None]) -> None:
         self._file = file
         self._advance = advance
 
     def read(self, size: int, /) -> bytes:
-        """As the file's."""
+        """Read like the file."""
         found = self._file.read(size)
         self._advance(len(found))
         return found
 
     def readline(self, size: int = -1, /) -> bytes:
-        """As the file's."""
+        """Read a line like the file."""
         found = self._file.readline(size)
         self._advance(len(found))
         return found
 
 
 def _held_to(header: Any, reads: str | None) -> Any:
-    """The header, with the read consistency to hold the history to, where that is another one."""
+    """The header, with the read consistency to judge the history by, where that is another one."""
     claimed = header.options.get("read_consistency", COMMITTED_PREFIX)
     if reads is None or reads == (COMMITTED_PREFIX if claimed == "committed" else claimed):
         return header
@@ -259,7 +260,7 @@ def _held_to(header: Any, reads: str | None) -> Any:
 
 
 def _model(name: str | None) -> str | Model | None:
-    """A name of ours, or the user's own `module:attribute`, which is code the user names."""
+    """A name of ours, or the user's own `module:attribute`, which is code that the user names."""
     if name is None or ":" not in name:
         if name is not None and name != LOG and name not in MODELS:
             known = ", ".join([LOG, *MODELS])
@@ -319,8 +320,10 @@ def _write(path: Path, text: str) -> None:
 def print_judgement(
     judgement: Judgement, checks: Sequence[RunCheck], path: Path, report: Path | None
 ) -> None:
-    """Verdict first, then the smallest evidence or what was proved, then the rest. `path` is what
-    was judged."""
+    """Print the verdict first, then the smallest evidence or what was proved, then the rest.
+
+    `path` is the file or folder that was judged.
+    """
     verdict = judgement.verdict
     _say(
         f"{whole(verdict, checks).upper()}  {path}: "
@@ -366,8 +369,11 @@ def print_judgement(
 
 
 def _say(text: str, *, apart: bool = False) -> None:
-    """A line, `apart` from those before; names and values of the history make neither a terminal do
-    anything, nor lines of their own."""
+    """Print a line, `apart` from those before.
+
+    Names and values of the history can neither make a terminal do anything nor make lines of their
+    own.
+    """
     print(f"\n{visible(text)}" if apart else visible(text))
 
 

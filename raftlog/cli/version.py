@@ -1,5 +1,4 @@
-"""The output of `raftlog --version`: the release, and every level in which two releases may
-differ."""
+"""The output of `raftlog --version`: the release, and every level in which releases may differ."""
 
 from importlib.metadata import version
 from typing import Any
@@ -25,7 +24,7 @@ def version_document() -> dict[str, Any]:
 
 
 def version_text() -> str:
-    """One level a line."""
+    """All levels as text, one a line."""
     found = version_document()
     peer, feature = found["peer_protocol"], found["feature_level"]
     apis = [f"{name} {each['min']}-{each['max']}" for name, each in found["kafka_apis"].items()]

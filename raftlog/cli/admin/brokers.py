@@ -21,8 +21,10 @@ _CONTEXT: dict[str, Any] = {"max_content_width": 100}
 
 @final
 class BrokerRow(NamedTuple):
-    """One registered broker; a fenced one is silent, or has just begun. The levels are those that
-    its release knows, None where it did not tell them."""
+    """One registered broker; a fenced one is silent, or has just begun.
+
+    The levels are those that its release knows, None where it did not tell them.
+    """
 
     node: int
     host: str
@@ -49,7 +51,7 @@ def list_command(bootstrap: str, form: str) -> None:
     """List the registered brokers, with what each leads and holds.
 
     LEADS counts the partitions that a broker leads, PREFERRED those that it shall lead. LEVELS are
-    the feature levels that its release knows: the cluster can go where those of all brokers meet.
+    the feature levels that its release knows: the cluster can use the levels that all brokers know.
     """
     found = with_client(bootstrap, list_brokers)
     if form == "json":
@@ -113,7 +115,7 @@ async def _ask_levels(client: Client, rows: list[BrokerRow], at: int) -> None:
     try:
         told = await client.ask(describe_features(rows[at].node, _LEVELS_WAIT))
     except RaftlogError:
-        return  # it fell silent since: its levels are not known now
+        return  # the broker fell silent since, so its levels are not known now
     levels = told.get(FEATURE_NAME)
     if levels is not None:
         rows[at] = rows[at]._replace(level_min=levels.level_min, level_max=levels.level_max)

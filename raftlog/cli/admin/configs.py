@@ -64,9 +64,9 @@ def describe_command(
     bootstrap: str,
     form: str,
 ) -> None:
-    """Show settings with where their values come from; of all resources of the kind without a name.
+    """Show settings and the sources of their values. Without a name, all resources are shown.
 
-    Only those are shown that were given to the resource itself while it ran; --all shows every one.
+    Only settings that were given to the resource itself while it ran are shown; --all shows all.
     """
     resources = _resources(kind, names, brokers_default=brokers_default)
 
@@ -112,7 +112,7 @@ def _print_settings(resource: Resource, settings: Settings, *, synonyms: bool) -
 
 
 def _resources(kind: str, names: Sequence[str], *, brokers_default: bool) -> list[Resource]:
-    """The resources that were named."""
+    """The resources that the command names."""
     if brokers_default and kind != "broker":
         raise click.UsageError("--brokers-default goes with broker")
     for name in names:
@@ -156,9 +156,10 @@ def alter_command(
     form: str,
     **flags: Any,
 ) -> None:
-    """Change settings of running topics, brokers and groups: all those named, or none of one.
+    """Change settings of running topics, brokers and groups.
 
-    Resources are changed one after the other, and the first one that is refused ends it.
+    A resource gets all of its changes, or none. Resources are changed one after the other, and the
+    command ends with the first one that is refused.
     """
     resources = _resources(kind, names, brokers_default=brokers_default)
     if not resources:

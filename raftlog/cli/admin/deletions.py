@@ -28,7 +28,7 @@ from raftlog.kafka.error_codes import ErrorCode
 
 @final
 class Deletion(NamedTuple):
-    """One partition: where it begins now and ends, and where it shall begin."""
+    """One partition: its present start and end, and the start that it shall have."""
 
     place: TopicPartition
     start: int
@@ -38,7 +38,7 @@ class Deletion(NamedTuple):
 
     @property
     def records(self) -> int:
-        """How many records go."""
+        """The number of records to delete."""
         return max(0, self.wanted - self.start)
 
     def as_json(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ async def _planned(
     before_offset: int | None,
     time_ms: int | None,
 ) -> list[Deletion]:
-    """What would go. A time behind the last record means all of them."""
+    """The deletions that a command would make. A time behind the last record means all records."""
     starts = await offsets_at(client, places, EARLIEST)
     ends = await offsets_at(client, places, LATEST)
     times = await offsets_at(client, places, time_ms) if time_ms is not None else {}
@@ -150,7 +150,7 @@ async def _planned(
 
 
 def _beyond(place: TopicPartition, wanted: int, end: int) -> RaftlogError:
-    """Brokers refuse it too; a person learns it before anything is deleted."""
+    """The error for an offset beyond the end, raised before anything is deleted."""
     what = f"offset {wanted} lies behind the end, which is {end}"
     return KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, on=str(place), message=what)
 

@@ -1,4 +1,4 @@
-"""How far the moves between log directories are that a plan names."""
+"""Tells how far the moves between log directories are that a plan names."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -12,8 +12,11 @@ from raftlog.client.trio_driver import Client
 
 
 class DirectoryState(NamedTuple):
-    """A replica that is wanted in a directory. `current` is None when it lies in no directory that
-    works, `future` when it is on no way."""
+    """A replica that a plan wants in a directory.
+
+    `current` is None when it lies in no working directory, `future` when it is not on the way to
+    any.
+    """
 
     place: TopicPartition
     node: int
@@ -60,7 +63,7 @@ class DirectoryState(NamedTuple):
 
 
 async def directory_states(client: Client, wanted: Directories) -> list[DirectoryState]:
-    """Where the replicas lie now; `wanted` as `read_directories` gives it."""
+    """The present directories of the replicas; `wanted` as `read_directories` gives it."""
     await client.know_brokers()
     found: list[DirectoryState] = []
     for node, named in sorted(wanted.items()):
@@ -81,7 +84,7 @@ def _lying(directories: list[LogDir]) -> Mapping[tuple[TopicPartition, bool], st
 
 
 def print_directories(found: list[DirectoryState]) -> None:
-    """A table, when the plan names directories."""
+    """Print a table, when the plan names directories."""
     if found:
         rows = [
             [each.place.topic, each.place.partition, each.node, each.state, each.wanted]

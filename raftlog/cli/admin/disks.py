@@ -1,4 +1,4 @@
-"""`raftlog log-dirs`: what the disks of brokers hold, and how much room is left."""
+"""`raftlog log-dirs`: the replicas on the disks of brokers, and the room that is left."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -54,8 +54,11 @@ def log_dirs_command(
 async def describe_disks(
     client: Client, brokers: Sequence[int] = (), topics: Sequence[str] = ()
 ) -> Disks:
-    """The directories of these brokers, or of all that are alive, with replicas of these topics,
-    or of all. `OperatingError` for a broker that is not alive."""
+    """The log directories of these brokers, or of all living ones, with the replicas in them.
+
+    Only replicas of these topics are shown, or of all. Raises `OperatingError` for a broker that is
+    not alive.
+    """
     await client.know_brokers()
     alive = [each.broker_id for each in (await client.ask(describe_cluster(fenced=False))).brokers]
     missing = [node for node in brokers if node not in alive]

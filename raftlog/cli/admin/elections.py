@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 @final
 class Election(NamedTuple):
-    """One partition: its leader before, the leader that it shall have, and what became of it.
-    Without an error and with `done` False it was only looked at."""
+    """One partition: its leader before, the leader that it shall have, and the result.
+
+    Without an error and with `done` False the partition was only looked at.
+    """
 
     place: TopicPartition
     leader: int | None
@@ -40,7 +42,7 @@ class Election(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """A word for it."""
+        """The result in a word."""
         if self.error_code == ErrorCode.ELECTION_NOT_NEEDED or self.leader == self.preferred:
             return "leads already"
         if self.error_code != ErrorCode.NONE:
@@ -124,7 +126,7 @@ def _print_elections(found: Sequence[Election], *, dry_run: bool) -> None:
 
 
 async def looked_at(client: Client, wanted: dict[str, tuple[int, ...]] | None) -> list[Election]:
-    """The partitions named; of all, those that their preferred broker does not lead."""
+    """The named partitions, or all partitions that their preferred broker does not lead."""
     names = None if wanted is None else sorted(wanted)
     views = [
         each
@@ -152,7 +154,7 @@ def _election(each: PartitionView) -> Election:
 
 
 async def elected(client: Client, found: Sequence[Election]) -> list[Election]:
-    """Elect them; what became of each."""
+    """Elect the preferred leaders; returns each result."""
     if not found:
         return []
     results: list[PartitionResult] = await client.ask(elect_leaders([each.place for each in found]))

@@ -1,4 +1,4 @@
-"""Moves of partitions as commands see them: what a plan changes, what moves, how far it is."""
+"""Moves of partitions as commands see them: changes of a plan, present moves, their progress."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, final
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _PER_REQUEST = 1_000
 _ACCEPTED = (ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE)
-"""The second: the replica is to come, and the broker knows where it is wanted."""
+"""The answers to an accepted move. REPLICA_NOT_AVAILABLE: the replica does not exist yet, and the
+broker knows where it is wanted."""
 
 
 @final
@@ -33,7 +34,7 @@ class UnknownPlace(OperatingError):
 
 
 class Copying(NamedTuple):
-    """A broker that is new to a partition: how much of it lies there. None: not told."""
+    """A broker that is new to a partition, and the bytes of it that lie there; None: not told."""
 
     node: int
     size_bytes: int | None
@@ -41,7 +42,7 @@ class Copying(NamedTuple):
 
     @property
     def percent(self) -> int | None:
-        """Of the leader's size. Segments differ between replicas, so it is about right."""
+        """The share of the leader's size, in per cent; segments differ, so it is about right."""
         if self.size_bytes is None or self.leader_bytes is None:
             return None
         if self.leader_bytes == 0:
@@ -86,7 +87,7 @@ async def known_brokers(client: Client) -> DescribeClusterResponse:
 
 
 async def current_moves(client: Client, topics: Iterable[str]) -> Moves:
-    """Where the partitions of these topics are; `UnknownPlace` for a topic that does not exist."""
+    """The brokers of these topics' partitions; `UnknownPlace` for a topic that does not exist."""
     names = sorted(dict.fromkeys(topics))
     found: Moves = {}
     for first in range(0, len(names), _PER_REQUEST):
@@ -101,7 +102,7 @@ async def current_moves(client: Client, topics: Iterable[str]) -> Moves:
 
 
 async def current_of(client: Client, places: Iterable[TopicPartition]) -> Moves:
-    """Where these partitions are; `UnknownPlace` for one that does not exist."""
+    """The brokers of these partitions; `UnknownPlace` for one that does not exist."""
     wanted = list(places)
     known = await current_moves(client, (place.topic for place in wanted))
     missing = [place for place in wanted if place not in known]
@@ -112,8 +113,10 @@ async def current_of(client: Client, places: Iterable[TopicPartition]) -> Moves:
 
 
 async def states(client: Client, plan: Mapping[TopicPartition, Sequence[int]]) -> list[MoveState]:
-    """How far a plan is, partition by partition. A partition that is gone counts as without
-    brokers."""
+    """The state of a plan, partition by partition.
+
+    A partition that is gone counts as without brokers.
+    """
     moving: dict[TopicPartition, Moving] = await client.ask(list_reassignments())
     known: Moves = {}
     for topic in sorted({place.topic for place in plan}):
@@ -128,7 +131,7 @@ async def states(client: Client, plan: Mapping[TopicPartition, Sequence[int]]) -
 
 
 async def check_directories(client: Client, wanted: Directories) -> None:
-    """`OperatingError` for a directory that the broker does not have."""
+    """Raise `OperatingError` for a directory that its broker does not have."""
     await client.know_brokers()
     for node, named in sorted(wanted.items()):
         directories: list[LogDir] = await client.ask(describe_log_dirs(NodeId(node), []))
@@ -143,8 +146,11 @@ async def check_directories(client: Client, wanted: Directories) -> None:
 
 
 async def alter_directories(client: Client, wanted: Directories) -> list[PartitionResult]:
-    """Move replicas into these directories of their brokers; the refusals. It comes before the
-    moves between brokers: a replica that is not there yet then begins in the right directory."""
+    """Move replicas into these directories of their brokers; returns the refusals.
+
+    The command does this before moves between brokers: a replica that does not exist yet then
+    begins in the right directory.
+    """
     refused: list[PartitionResult] = []
     for node, named in sorted(wanted.items()):
         places = sorted(named)
@@ -163,7 +169,7 @@ async def alter(
     *,
     factor_may_change: bool = True,
 ) -> list[PartitionResult]:
-    """Begin moves, or (None) take them back; what became of each."""
+    """Begin moves, or (None) take them back; returns each result."""
     places = sorted(moves)
     results: list[PartitionResult] = []
     for first in range(0, len(places), _PER_REQUEST):
@@ -173,7 +179,7 @@ async def alter(
 
 
 async def with_progress(client: Client, found: Sequence[MoveState]) -> list[MoveState]:
-    """The same states with how much of each moving partition its new brokers hold."""
+    """The same states, with the bytes of each moving partition that its new brokers hold."""
     moving = [each for each in found if each.moving is not None]
     if not moving:
         return list(found)
@@ -210,7 +216,7 @@ def _copying(
 
 
 async def _sizes(client: Client, asked: Mapping[int, Sequence[TopicPartition]]) -> _Sizes:
-    """Sizes in bytes of these replicas; those of a broker that does not answer are left out."""
+    """The sizes in bytes of these replicas; brokers that do not answer are left out."""
     await client.know_brokers()
     found: _Sizes = {}
 
@@ -218,7 +224,7 @@ async def _sizes(client: Client, asked: Mapping[int, Sequence[TopicPartition]]) 
         try:
             directories: list[LogDir] = await client.ask(describe_log_dirs(NodeId(node), places))
         except RaftlogError:
-            return  # it is away: its progress is not known now
+            return  # the broker is away, so its progress is not known now
         for directory in directories:
             for each in directory.replicas:
                 found[node, each.place] = each.size_bytes

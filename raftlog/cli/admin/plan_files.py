@@ -30,12 +30,12 @@ _Value = TypeVar("_Value")
 
 
 def read_moves(path: Path) -> Moves:
-    """A plan: what `raftlog reassign generate` and Kafka's tool write."""
+    """Read a plan that `raftlog reassign generate` or Kafka's tool wrote."""
     return moves_of(_text(path), str(path))
 
 
 def moves_of(text: str, on: str) -> Moves:
-    """The same of a text."""
+    """Read a plan from a text."""
     found = _entries(text, on, "partitions", _replicas)
     for place, nodes in found.items():
         if len(dict.fromkeys(nodes)) != len(nodes):
@@ -44,7 +44,7 @@ def moves_of(text: str, on: str) -> Moves:
 
 
 def read_directories(path: Path) -> Directories:
-    """The directories that a plan names."""
+    """The log directories that a plan names."""
     found: Directories = {}
     entries = _entries(_text(path), str(path), "partitions", _directories)
     for place, named in entries.items():
@@ -112,7 +112,7 @@ def plan_document(moves: Mapping[TopicPartition, Sequence[int]]) -> dict[str, An
 
 
 def plan_text(moves: Mapping[TopicPartition, Sequence[int]]) -> str:
-    """The same as Kafka's tool writes it: one line, without spaces."""
+    """A plan as Kafka's tool writes it: one line, without spaces."""
     return json.dumps(plan_document(moves), separators=(",", ":"))
 
 

@@ -1,4 +1,4 @@
-"""Where `reassign generate` wants partitions: on these brokers, evenly, with few moves. Pure.
+"""Proposes places for `reassign generate`: on these brokers, evenly, with few moves. Pure.
 
 1. A replica stays where it is when its broker is among those that may hold some.
 2. A replica that must go, or is missing, goes to a rack that the partition uses least, there to
@@ -27,8 +27,11 @@ def propose(
     racks: Mapping[int, str],
     factor: int | None = None,
 ) -> Moves:
-    """A plan for all these partitions on these brokers (number -> rack). Each keeps its number of
-    replicas unless `factor` gives another. `OperatingError` when there are too few brokers."""
+    """A plan for all these partitions on these brokers (number -> rack).
+
+    Each keeps its number of replicas unless `factor` gives another. Raises `OperatingError` when
+    there are too few brokers.
+    """
     most = factor or max((len(nodes) for nodes in current.values()), default=1)
     if most > len(racks):
         raise OperatingError(
@@ -60,14 +63,14 @@ class _Plan:
         return dict.fromkeys(sorted(self.racks), 0)
 
     def keep(self, place: TopicPartition, nodes: Sequence[int], count: int) -> None:
-        """Step 1."""
+        """Keep the replicas that may stay (step 1)."""
         kept = [node for node in nodes if node in self.racks][:count]
         self.wanted[place], self.nodes[place] = count, kept
         for node in kept:
             self.load[node] += 1
 
     def fill(self, place: TopicPartition) -> None:
-        """Step 2."""
+        """Add missing replicas (step 2)."""
         nodes = self.nodes[place]
         while len(nodes) < self.wanted[place]:
             best = min(
@@ -78,11 +81,11 @@ class _Plan:
             self.load[best] += 1
 
     def _in_rack(self, nodes: Sequence[int], node: int) -> int:
-        """How many of these brokers share the rack of this one."""
+        """The number of these brokers that share the rack of this one."""
         return sum(self.racks[each] == self.racks[node] for each in nodes)
 
     def even_out(self) -> None:
-        """Step 3. Each move makes the sum of the squares of all loads smaller, so it ends."""
+        """Even out the loads (step 3). It ends, since each move lowers the sum of their squares."""
         while True:
             pairs = sorted(
                 (self.load[low] - self.load[high], high, low)
@@ -94,7 +97,7 @@ class _Plan:
                 return
 
     def _move(self, high: int, low: int) -> int:
-        """Move replicas from one broker to the other until they are even; how many were moved."""
+        """Move replicas from one broker to the other until they are even; returns how many."""
         moved = 0
         for nodes in self.nodes.values():
             if self.load[high] - self.load[low] < 2:
@@ -111,7 +114,7 @@ class _Plan:
         return moved
 
     def with_leaders(self, current: Mapping[TopicPartition, Sequence[int]]) -> Moves:
-        """Step 4."""
+        """Choose the leaders (step 4)."""
         leads = dict.fromkeys(self.load, 0)
         found: Moves = {}
         for place, nodes in self.nodes.items():

@@ -50,7 +50,7 @@ def quorum_command(context: click.Context, bootstrap: str, form: str) -> None:
 def add(node: int, timeout: float, bootstrap: str, form: str) -> None:
     """Make a running broker a controller: it learns first, then votes.
 
-    Add one at a time. An odd number of controllers bears the most failures.
+    Add one at a time. An odd number of controllers tolerates the most failures.
     """
     _change(node, timeout, bootstrap, form, votes=True)
 
@@ -69,7 +69,7 @@ def remove(node: int, timeout: float, bootstrap: str, form: str) -> None:
 
 
 def _change(node: int, timeout: float, bootstrap: str, form: str, *, votes: bool) -> None:
-    """Ask for it, and wait until the quorum shows it."""
+    """Ask for the change, and wait until the quorum shows it."""
 
     async def work(client: Client) -> Quorum:
         before: Quorum = await client.ask(describe_quorum())
@@ -135,7 +135,7 @@ def _role(found: Quorum, each: QuorumReplica) -> str:
 
 
 def _lag(found: Quorum, each: QuorumReplica) -> int | None:
-    """Entries that the leader has and this replica does not."""
+    """The number of entries that the leader has and this replica does not."""
     ends = [one.log_end for one in found.replicas if one.node == found.leader]
     if not ends or ends[0] is None or each.log_end is None:
         return None

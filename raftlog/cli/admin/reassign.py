@@ -136,7 +136,7 @@ def _nodes(text: str) -> list[int]:
 
 
 async def _racks(client: Client, nodes: Sequence[int]) -> dict[int, str]:
-    """Broker -> rack, of brokers that are alive."""
+    """Broker -> rack, for living brokers."""
     known = {each.broker_id: each.rack or "" for each in (await known_brokers(client)).brokers}
     missing = [node for node in nodes if node not in known]
     if missing:
@@ -278,7 +278,7 @@ def _refused_json(refused: Sequence[PartitionResult]) -> list[dict[str, Any]]:
 
 
 def _print_refused(refused: Sequence[PartitionResult]) -> int:
-    """Tell of all but the first, which is the command's error."""
+    """Print all refusals but the first, which is the command's error."""
     for each in refused[1:]:
         print(f"{each.place}: {error_name(each.error_code)}: {each.message}", file=sys.stderr)
     if refused:
@@ -352,7 +352,7 @@ def verify(
 
 
 async def _ended_throttles(client: Client, topics: Sequence[str]) -> bool:
-    """Take throttles away when nothing moves any more; whether there were any."""
+    """Remove throttles when nothing moves any more; returns whether there were any."""
     if await client.ask(list_reassignments()):
         return False
     known = [topic for topic in topics if await _exists(client, topic)]

@@ -1,4 +1,4 @@
-"""A broker of a local cluster that is to go: whether it may, and until the cluster forgets it."""
+"""Removes a broker from a local cluster: checks that it may go, and waits until it is forgotten."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +21,7 @@ _LOOK_SECONDS: Final = 0.2
 
 
 def refuse_needed(bootstrap: str, node: int) -> None:
-    """`OperatingError` when the broker is a controller or holds partitions, with what to do."""
+    """Raise `OperatingError`, with what to do, for a controller or a broker with partitions."""
 
     async def work(client: Client) -> None:
         quorum: Quorum = await client.ask(describe_quorum())
@@ -48,7 +48,7 @@ def refuse_needed(bootstrap: str, node: int) -> None:
 
 
 def forgotten(bootstrap: str, node: int) -> None:
-    """Wait until the cluster has seen that the stopped broker is gone, and forget it."""
+    """Wait until the cluster sees that the stopped broker is gone, and let it forget the broker."""
 
     async def work(client: Client) -> None:
         with trio.move_on_after(_FORGOTTEN_SECONDS):

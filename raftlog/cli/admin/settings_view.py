@@ -1,4 +1,4 @@
-"""How commands show settings, and how they read a change of one."""
+"""Shows settings, and reads changes of them, for all commands."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -30,7 +30,7 @@ Settings = dict[str, DescribedSetting]
 
 
 async def describe(client: Client, resources: Sequence[Resource]) -> dict[Resource, Settings]:
-    """The settings of each, in the order given. Each broker is asked for its own."""
+    """The settings of each resource, in the given order. Each broker is asked for its own."""
     brokers = [each for each in resources if each.kind == ResourceKind.BROKER]
     others = [each for each in resources if each.kind != ResourceKind.BROKER]
     if brokers:
@@ -52,7 +52,7 @@ async def describe(client: Client, resources: Sequence[Resource]) -> dict[Resour
 
 
 async def everything(client: Client, kinds: Sequence[ResourceKind]) -> list[Resource]:
-    """All resources of these kinds that there are."""
+    """All existing resources of these kinds."""
     found: list[Resource] = []
     for kind in kinds:
         if kind == ResourceKind.GROUP:
@@ -66,7 +66,7 @@ async def everything(client: Client, kinds: Sequence[ResourceKind]) -> list[Reso
 
 
 def own(resource: Resource, settings: Settings) -> Settings:
-    """Those that were given to this very resource."""
+    """The settings that were given to this very resource."""
     wanted = OWN_SOURCES
     if resource.kind == ResourceKind.BROKER and resource.name != EVERY_BROKER:
         wanted = (ConfigSource.DYNAMIC_BROKER_CONFIG,)
@@ -74,7 +74,7 @@ def own(resource: Resource, settings: Settings) -> Settings:
 
 
 def shown_value(setting: DescribedSetting) -> str:
-    """The value for people: secrets are not told."""
+    """The value for people; secrets are hidden."""
     if setting.sensitive or setting.value is None:
         return "(secret)" if setting.sensitive else "-"
     return setting.value
@@ -103,7 +103,7 @@ def changes(
     appends: Mapping[str, str] | None = None,
     subtracts: Mapping[str, str] | None = None,
 ) -> list[Change]:
-    """The changes in the order: taken away, set, appended, subtracted."""
+    """The changes in their order: delete, set, append, subtract."""
     return [
         *(Change(name, None, ConfigOperation.DELETE) for name in deletes),
         *(Change(name, value, ConfigOperation.SET) for name, value in sets.items()),

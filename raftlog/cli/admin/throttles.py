@@ -1,7 +1,7 @@
-"""Throttles of moves, set and taken away as by Kafka's tool: rates of brokers, lists of topics.
+"""Sets and removes throttles of moves like Kafka's tool: rates of brokers, lists of topics.
 
-A throttle stays until somebody takes it away. It slows only replicas that move, so one that was
-forgotten does no harm before the next move.
+A throttle stays until a command removes it. It slows only replicas that move, so a forgotten one
+does no harm before the next move.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,8 +37,10 @@ async def throttle(
     moving: Mapping[TopicPartition, Moving],
     rate: int,
 ) -> None:
-    """Bound the moves of the plan, and those under way, to `rate` bytes a second: at each broker
-    that sends and at each that receives."""
+    """Bound the plan's moves, and those under way, to `rate` bytes a second.
+
+    The bound is for each broker that sends and for each that receives.
+    """
     leaders: dict[str, list[str]] = {}
     followers: dict[str, list[str]] = {}
     brokers: dict[int, None] = {}
@@ -62,15 +64,19 @@ async def throttle(
 
 
 def _listed(replicas: list[str]) -> str:
-    """Kafka's list. One that is longer than a value may be becomes `*`: only what moves is
-    throttled anyway."""
+    """Kafka's list of replicas.
+
+    One that is too long for a value becomes `*`: only moves are throttled anyway.
+    """
     text = ",".join(replicas)
     return text if len(text) <= CONFIG_VALUE_BYTES_MAX else "*"
 
 
 async def take_away(client: Client, topics: Iterable[str]) -> list[int]:
-    """Take the throttles of all brokers and of these topics away; the brokers that were asked. The
-    broker of a directory that moves may have one of Kafka's, too."""
+    """Remove the throttles of all brokers and of these topics; returns the brokers that were asked.
+
+    A broker whose replicas move between directories may have a throttle of Kafka's too.
+    """
     nodes = sorted(each.broker_id for each in (await known_brokers(client)).brokers)
     await client.know_brokers()
     for node in nodes:

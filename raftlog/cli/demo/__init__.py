@@ -1,2 +1,1 @@
-"""`raftlog demo`: real data through a real cluster, two real faults, and the proof of what
-survived."""
+"""`raftlog demo`: real data through a real cluster, two real faults, and a proof."""

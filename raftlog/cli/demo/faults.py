@@ -1,5 +1,4 @@
-"""The two faults of the demo: `kill -9` of the broker that leads most, SIGSTOP of another
-leader."""
+"""The two faults of the demo: `kill -9` of the broker that leads most, SIGSTOP of another."""
 
 from collections import Counter
 from typing import Final, NamedTuple, final
@@ -34,7 +33,10 @@ class Lead(NamedTuple):
 @final
 @attrs.define(eq=False)
 class DemoFaults:
-    """Injects the faults while the stream runs. `share` is a row count from a share of all rows."""
+    """Injects the faults while the stream runs.
+
+    `share` turns a share of all rows into a row count.
+    """
 
     cluster: LocalCluster
     client: Client
@@ -47,7 +49,7 @@ class DemoFaults:
     happened: list[DemoFault] = attrs.field(factory=list, init=False)
 
     async def run(self) -> None:
-        """Both faults, one after the other; the stream may then finish at full speed."""
+        """Inject both faults, one after the other; the stream may then finish at full speed."""
         await self._until_acknowledged(self._share(25))
         self.stream.limit = self._share(55)
         await self._kill()
@@ -90,8 +92,7 @@ class DemoFaults:
         await self._note("SIGSTOP", victim, before, began)
 
     async def _note(self, name: str, victim: int, before: dict[int, Lead], began: Instant) -> None:
-        """Wait until every partition is led and every replica in sync again, then write down what
-        became of the fault."""
+        """Wait until every partition is led and every replica in sync again; note the results."""
         acknowledged = len(self.stream.acknowledged)
         after = await self.recovered()
         ended = self.clock.now()

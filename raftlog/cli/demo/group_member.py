@@ -1,12 +1,12 @@
 """A member of the demo's consumer group: `python -m raftlog.cli.demo.group_member SERVERS TOPIC`.
 
-It prints a JSON line for each thing that it did:
+It prints a JSON line for each step:
 
     {"assigned": [0, 3]}                its partitions, whenever they change
     {"partition": 3, "offsets": [...]}  records that it processed, before it commits them
 
 It reads nothing until a line comes on its standard input, so that the group is whole when the work
-begins, and it ends when that input ends: with the program that started it.
+begins. It ends when that input ends: with the program that started it.
 """
 
 import json
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 GROUP: Final = "demo"
 SESSION_MS: Final = 6_000
-"""Kafka's least. The partitions of a member that was killed wait so long."""
+"""The session timeout of a member, Kafka's least: a killed member's partitions wait so long."""
 _HEARTBEAT_MS: Final = 1_000
 _POLL_SECONDS: Final = 0.1
 
@@ -55,8 +55,10 @@ def main(servers: str, topic: str) -> None:
 
 
 def _process(consumer: BlockingConsumer) -> None:
-    """One poll. It commits after it has processed, so records may be processed twice, never left
-    out."""
+    """Poll once.
+
+    The member commits after it has processed, so it may repeat records, never lose any.
+    """
     found = consumer.poll(seconds=_POLL_SECONDS)
     for place, records in found.items():
         _say({"partition": place.partition, "offsets": [each.offset for each in records]})

@@ -1,7 +1,7 @@
 """Reads the flights by a consumer group of three processes, of which one dies by kill -9.
 
-It proves that each record was processed at least once, whoever died. A member commits after it has
-processed, so what it had not committed when it died is processed again by another.
+It proves that each record was processed at least once, whichever member died. A member commits
+after it has processed. So another member processes again what the dead one had not committed.
 """
 
 import json
@@ -27,7 +27,7 @@ STALL_SECONDS: Final = 60.0
 @final
 @attrs.define(eq=False)
 class GroupReading:
-    """All that the members have told. `seen` counts how often each record was processed."""
+    """Everything that the members have told. `seen` counts how often each record was processed."""
 
     ends: Mapping[int, int]
     assigned: dict[int, set[int]] = attrs.field(factory=dict)
@@ -44,23 +44,23 @@ class GroupReading:
 
     @property
     def processed(self) -> int:
-        """How many records were processed at least once."""
+        """The number of records processed at least once."""
         return sum(len(counts) for counts in self.seen.values())
 
     @property
     def twice(self) -> int:
-        """How many were processed more than once."""
+        """The number of records processed more than once."""
         return sum(count > 1 for counts in self.seen.values() for count in counts.values())
 
     def told(self, member: int, event: dict[str, Any]) -> None:
-        """One line of a member."""
+        """Take one line of a member."""
         if "assigned" in event:
             self.assigned[member] = set(event["assigned"])
             return
         self.seen.setdefault(event["partition"], Counter()).update(event["offsets"])
 
     def claim(self) -> Claim:
-        """That nothing was left out."""
+        """The claim that no record was left out."""
         missing = {
             partition: next(offset for offset in range(end) if offset not in counts)
             for partition, end in self.ends.items()
@@ -80,8 +80,11 @@ class GroupReading:
 
 
 async def read_by_group(servers: str, topic: str, ends: Mapping[int, int]) -> GroupReading:
-    """Start the members, let them begin when the group is whole, kill the first that has processed
-    something, and wait until the others have processed the rest."""
+    """Start the members, let them begin when the group is whole, and kill one.
+
+    The killed member is the first that has processed something. Then wait until the others have
+    processed the rest.
+    """
     reading = GroupReading(ends)
     try:
         await _read(reading, servers, topic)
@@ -111,7 +114,10 @@ class _Work:
     _begun: bool = False
 
     async def follow(self, number: int, member: trio.Process) -> None:
-        """Take what a member prints. It dies here, between a record and its commit."""
+        """Take the lines of a member.
+
+        One member is killed here, between a record and its commit.
+        """
         assert member.stdout is not None
         rest = b""
         async for piece in member.stdout:
@@ -127,7 +133,7 @@ class _Work:
             raise OperatingError("a member of the group ended", on=f"member {number + 1}")
 
     async def until_done(self) -> None:
-        """Begin, and wait until all is processed, and a member was killed on the way."""
+        """Begin, and wait until all is processed and a member was killed on the way."""
         reading = self.reading
         await self._until(lambda: reading.whole)
         self._begun = True
@@ -150,7 +156,7 @@ class _Work:
 
 @asynccontextmanager
 async def _member(servers: str, topic: str) -> AsyncIterator[trio.Process]:
-    """A member's process, ended with the block."""
+    """A member's process, which ends with the block."""
     command = [sys.executable, "-m", "raftlog.cli.demo.group_member", servers, topic]
     process = await trio.lowlevel.open_process(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -1,5 +1,4 @@
-"""The checks of the demo on the records that it read back: pure functions over rows, keys and
-offsets.
+"""The checks of the demo on the records that it read: pure functions over rows, keys and offsets.
 
 Each check returns a `Claim`: what is claimed, whether it holds, and the first evidence against it.
 """
@@ -36,8 +35,11 @@ class Claim(NamedTuple):
 @final
 @attrs.frozen
 class DemoFault:
-    """One injected fault and what followed. Epochs are by partition; the gap is the longest time
-    without an acknowledgement from the fault until all partitions were led again and in sync."""
+    """One injected fault and its effects.
+
+    Epochs are by partition. The gap is the longest time without an acknowledgement, from the fault
+    until all partitions were led again and in sync.
+    """
 
     name: str
     node: int
@@ -56,7 +58,7 @@ class DemoFault:
 
 
 def exactly_once(acknowledged: Iterable[int], read: Sequence[ReadRecord]) -> Claim:
-    """Every acknowledged row was read exactly once, and no row was read twice."""
+    """Check that every acknowledged row was read exactly once, and no row twice."""
     counts: dict[int, int] = {}
     for record in read:
         counts[record.row] = counts.get(record.row, 0) + 1
@@ -81,7 +83,7 @@ def exactly_once(acknowledged: Iterable[int], read: Sequence[ReadRecord]) -> Cla
 
 
 def nothing_invented(sent: int, read: Sequence[ReadRecord]) -> Claim:
-    """Only rows that were sent were read."""
+    """Check that only rows that were sent were read."""
     strange = [record for record in read if not 0 <= record.row < sent]
     evidence = f"{strange[0]}" if strange else ""
     return Claim(
@@ -93,7 +95,7 @@ def nothing_invented(sent: int, read: Sequence[ReadRecord]) -> Claim:
 
 
 def key_order(read: Sequence[ReadRecord]) -> Claim:
-    """Rows of one key lie in one partition, in the order in which they were sent."""
+    """Check that rows of one key lie in one partition, in the order in which they were sent."""
     last: dict[bytes, ReadRecord] = {}
     for record in sorted(read, key=_place):
         if record.key is None:
@@ -116,7 +118,7 @@ def _place(record: ReadRecord) -> tuple[int, int]:
 
 
 def dense(read: Sequence[ReadRecord], ends: Mapping[int, int]) -> Claim:
-    """The offsets of each partition are 0, 1, 2, ... up to its end."""
+    """Check that the offsets of each partition are 0, 1, 2, ... up to its end."""
     offsets: dict[int, list[int]] = {partition: [] for partition in ends}
     for record in read:
         offsets.setdefault(record.partition, []).append(record.offset)
@@ -140,7 +142,7 @@ class ReplicaLog(NamedTuple):
 
 
 def replicas_equal(logs: Sequence[ReplicaLog], replication: int) -> Claim:
-    """All replicas of each partition hold the same bytes: chain values and content hashes agree."""
+    """Check that all replicas of a partition hold the same bytes, by chain values and hashes."""
     by_partition: dict[int, list[ReplicaLog]] = {}
     for log in logs:
         by_partition.setdefault(log.partition, []).append(log)
@@ -155,7 +157,7 @@ def replicas_equal(logs: Sequence[ReplicaLog], replication: int) -> Claim:
 
 
 def faults_took_effect(faults: Sequence[DemoFault]) -> Claim:
-    """Each fault moved at least one leader epoch, and acknowledgements went on after it."""
+    """Check that each fault moved a leader epoch, and that acknowledgements went on after it."""
     says = "each fault moved leaders, and acknowledgements went on"
     for fault in faults:
         if not fault.moved():

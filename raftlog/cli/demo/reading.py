@@ -28,8 +28,10 @@ STALL_SECONDS: Final = 30.0
 async def read_all(
     client: Client, history: HistoryWriter, clock: Clock, topic: str
 ) -> tuple[list[ReadRecord], dict[int, int]]:
-    """Every record of the topic, and the end of each partition. The records that the reader sees go
-    into the history."""
+    """Read every record of the topic; returns them with the end of each partition.
+
+    The records that the reader sees go into the history.
+    """
     ends: dict[int, int] = {}
     for place in await client.offsets(topic, asks.LATEST):
         history.invoke(READER, "end", time_ns=clock.now(), key=f"{topic}/{place.partition}")
@@ -56,7 +58,10 @@ async def read_all(
 async def _poll(
     client: Client, topic: str, positions: dict[int, int], found: list[ReadRecord]
 ) -> dict[str, list[list[Any]]]:
-    """One poll; advances `positions`, extends `found`; what was read, as the history wants it."""
+    """Poll once; advances `positions`, extends `found`.
+
+    Returns the reads as the history has them.
+    """
     got: dict[str, list[list[Any]]] = {}
     for piece in await client.poll(seconds=1.0):
         if isinstance(piece, Trouble):
@@ -76,8 +81,7 @@ async def _poll(
 async def replica_logs(
     cluster: LocalCluster, topic_id: bytes, ends: dict[int, int]
 ) -> list[ReplicaLog]:
-    """The content of each replica's files up to the high watermark, once all of them have reached
-    it."""
+    """The content of each replica's files up to the high watermark, once all have reached it."""
     logs: list[ReplicaLog] = []
     for place in cluster.places:
         data = cluster.data_path(place.node)
@@ -97,8 +101,10 @@ async def _logs_of(node: int, data: Path, topic: str, ends: dict[int, int]) -> l
 
 
 def walk_replicas(node: int, data: Path, topic: str, ends: dict[int, int]) -> list[ReplicaLog]:
-    """Walk one broker's replicas of a topic up to `ends`. Raises `CorruptData` where a replica is
-    damaged or does not reach that far yet."""
+    """Walk one broker's replicas of a topic up to `ends`.
+
+    Raises `CorruptData` where a replica is damaged or does not reach that far yet.
+    """
     disk = PosixDisk(str(data))
     partitions: dict[GroupId, int] = {}
     for row in _rows(inspect_directory(disk, verify=False)):

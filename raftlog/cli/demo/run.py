@@ -230,7 +230,7 @@ def _note(claim: Claim) -> str:
 
 
 def _all_settled(stream: RecordStream) -> Claim:
-    """Every record was acknowledged: idempotent retries outlast both faults."""
+    """Check that every record was acknowledged: idempotent retries outlast both faults."""
     left = stream.sent - len(stream.acknowledged)
     evidence = f"{len(stream.unknown)} unknown, {len(stream.refused)} refused" if left else ""
     return Claim(
@@ -250,7 +250,7 @@ async def _watch(stream: RecordStream, advance: Callable[[int], None]) -> None:
 
 
 def _keep_outputs(cluster: LocalCluster, folder: Path) -> None:
-    """The brokers' output stays with the run."""
+    """Keep the brokers' output with the run."""
     for place in cluster.places:
         log = cluster.log_path(place.node)
         if log.exists():
@@ -290,7 +290,7 @@ def _manifest(outcome: DemoOutcome, began: str, ended: str, rows: int) -> dict[s
 
 
 def remove_data(folder: Path) -> None:
-    """The brokers' data directories are large and proved equal: only the rest of a run is kept."""
+    """Remove the brokers' data directories, which are large and proved equal; keep all else."""
     cluster = folder / "cluster"
     if not (cluster / local_state.STATE_FILE).exists():
         raise OperatingError("no cluster's directory", on=str(cluster))

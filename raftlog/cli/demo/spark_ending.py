@@ -1,8 +1,8 @@
 """The demo's ending: Spark reads `flights` from the running cluster, as a table and as a stream.
 
 It verifies the order under the faults that were just injected (`raftlog.spark.verify_job`: the log
-joined with the history of its producers), answers two questions about the flights, and writes the
-table as Parquet into the run's folder. Where Spark cannot start, the demo says what to run and
+joined with the history of its producers). It answers two questions about the flights, and writes
+the table as Parquet into the run's folder. Where Spark cannot start, the demo says what to run and
 proves the rest without it.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Frame = Any
 Session = Any
-"""Spark's own; only raftlog.spark imports it."""
+"""Spark's own class; only raftlog.spark imports it."""
 
 MASTER: Final = "local[2]"
 TABLE: Final = "flights.parquet"
@@ -32,7 +32,7 @@ _COLUMNS: Final = {"dep_delay": 6, "arr_delay": 9, "carrier": 10, "origin": 13, 
 NAME_SQL: Final = (
     "concat(coalesce(CAST(key AS STRING), ''), '#', split(CAST(value AS STRING), ',')[0])"
 )
-"""How the history names a record: its key, #, the row's number."""
+"""The name of a record in the history: its key, #, the row's number."""
 
 
 class SparkAnswers(NamedTuple):
@@ -46,7 +46,7 @@ class SparkAnswers(NamedTuple):
     skipped: str = ""
 
     def document(self) -> dict[str, Any]:
-        """As run.json has it."""
+        """The answers as run.json has them."""
         if self.skipped:
             return {"skipped": self.skipped}
         return {
@@ -63,8 +63,10 @@ class SparkAnswers(NamedTuple):
 
 
 def run(bootstrap: str, topic: str, folder: Path, records: int) -> SparkAnswers:
-    """Everything that Spark adds, for a topic of this many records. Never raises for Spark's own
-    absence; a job that fails is a claim that does not hold."""
+    """Do everything that Spark adds, for a topic of this many records.
+
+    It never raises for Spark's own absence. A job that fails is a claim that does not hold.
+    """
     error = missing()
     if error is not None:
         return SparkAnswers(skipped=f"{error.what}: {error.do}")
@@ -77,7 +79,7 @@ def run(bootstrap: str, topic: str, folder: Path, records: int) -> SparkAnswers:
     )
     try:
         return _answers(spark, bootstrap, topic, folder, records)
-    except Exception as cause:  # what a job raises is Spark's business; the demo must say so
+    except Exception as cause:  # a job may raise anything, and the demo must report it
         text = str(cause) if isinstance(cause, RaftlogError) else str(cause).partition("\n")[0]
         return SparkAnswers((Claim("spark", "Spark reads the log", False, text[:500]),))
     finally:
@@ -162,8 +164,10 @@ def _worst_carriers(flights: Frame) -> tuple[tuple[str, float, int], ...]:
 def _by_hour(
     spark: Session, bootstrap: str, topic: str, folder: Path
 ) -> tuple[tuple[tuple[str, int, float], ...], int]:
-    """An hourly aggregate through readStream, until everything that is there has been taken: the
-    busiest hours, and how many records were counted in all."""
+    """Make an hourly aggregate through readStream, until all present records have been taken.
+
+    Returns the busiest hours, and the number of records counted in all.
+    """
     hourly = (
         _flights(_source(spark.readStream, bootstrap, topic))
         .groupBy("time_hour")

@@ -1,8 +1,8 @@
-"""Streams the flights into the cluster and writes down what was sent and what was acknowledged.
+"""Streams the flights into the cluster, and records each send and each acknowledgement.
 
-One process of the history for each record in flight (CHECKER: a pipelining producer); one that
-never heard an answer is retired. The stream is fast until a fault needs sends in flight and rows
-left to send; it then trickles until the fault is over.
+The history has one process for each record in flight (CHECKER: a pipelining producer). A process
+without an answer is retired. The stream is fast until a fault needs sends in flight and rows left
+to send. It then trickles until the fault is over.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,10 @@ TRICKLE_SECONDS: Final = 0.02
 @final
 @attrs.define(eq=False)
 class RecordStream:
-    """The producer's side of the demo. `limit` is how many rows may be sent at full speed now."""
+    """The producer's side of the demo.
+
+    `limit` is the number of rows that may go at full speed now.
+    """
 
     client: Client
     history: HistoryWriter
@@ -105,8 +108,7 @@ class RecordStream:
             self._free.append(process)
 
     def longest_gap_ms(self, partitions: Iterable[int], since: Instant, until: Instant) -> float:
-        """The longest time without an acknowledgement in any of these partitions, between two
-        instants."""
+        """The longest time between two instants without an acknowledgement in these partitions."""
         longest = 0
         for partition in partitions:
             times = [at for at in self.ack_times.get(partition, []) if since <= at <= until]

@@ -1,1 +1,1 @@
-"""How commands print: text, JSON, progress, and views of topics and groups."""
+"""Prints for commands: text, JSON, progress, and views of topics and groups."""

@@ -1,4 +1,4 @@
-"""`raftlog verify --check-report`: whether a report says what the judge says of its history."""
+"""`raftlog verify --check-report`: checks that a report and the judge agree on its history."""
 
 import json
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from raftlog.verify.report.page import RunFolder, assembled, fitting, page_data
 from raftlog.verify.report.proof import data_of, differences, is_broken, options_of, shell_of
 
 Judge = Callable[[dict[str, Any], str | None], Judgement]
-"""Judges the history by the options of a report, and by a model of the user's own if it has one."""
+"""Judges the history by the options of a report, and by the user's own model if there is one."""
 
 
 def check_report(
@@ -28,7 +28,7 @@ def check_report(
     own_model: str | None,
     form: str,
 ) -> int:
-    """Judge again, compare, and say so. 0: the same, 1: different, 64: no report."""
+    """Judge again, compare, and print the result. 0: the same, 1: different, 64: no report."""
     try:
         page = report.read_text(encoding="utf-8")
         told = data_of(page)

@@ -1,4 +1,4 @@
-"""How commands show consumer groups: states, members, offsets and lag."""
+"""Shows consumer groups: states, members, offsets and lag."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, final
@@ -22,12 +22,12 @@ from raftlog.kafka.messages.describe_groups import DescribedGroup, DescribedGrou
 from raftlog.kafka.messages.list_groups import ListedGroup
 
 CONSUMER_GROUPS = ("", "consumer")
-"""The kinds of group that keep offsets. Simple ones, which tools and `assign` make, have none."""
+"""The kinds of groups that keep offsets. Simple groups, of tools and `assign`, have no kind."""
 
 
 @final
 class MemberRow(NamedTuple):
-    """A member, and what it has."""
+    """A member, with its client and its partitions."""
 
     member_id: str
     instance_id: str | None
@@ -47,7 +47,7 @@ class OffsetRow(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """Records behind the committed offset."""
+        """The number of records behind the committed offset."""
         if self.committed is None or self.end is None:
             return None
         return max(0, self.end - self.committed)
@@ -55,7 +55,7 @@ class OffsetRow(NamedTuple):
 
 @final
 class GroupDescription(NamedTuple):
-    """A group as its coordinator tells of it."""
+    """A group as its coordinator describes it."""
 
     name: str
     state: str
@@ -66,14 +66,13 @@ class GroupDescription(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """The lag of all partitions together that have a committed offset; None when none has
-        one."""
+        """The lag of all partitions with a committed offset together; None when none has one."""
         known = [each.lag for each in self.offsets if each.lag is not None]
         return sum(known) if known else None
 
     @property
     def uncommitted(self) -> int:
-        """Partitions of which nothing is committed: what is unread there counts in no lag."""
+        """The number of partitions without a commit; their unread records count in no lag."""
         return sum(each.committed is None for each in self.offsets)
 
     def as_json(self) -> dict[str, Any]:
@@ -104,13 +103,13 @@ class GroupDescription(NamedTuple):
 
 @final
 class GroupListing(NamedTuple):
-    """The groups of the brokers that told of theirs, sorted by name, and why others did not."""
+    """The groups of the brokers that answered, sorted by name, and why the others did not."""
 
     groups: list[ListedGroup]
     silent: dict[int, RaftlogError]
 
     def check(self) -> None:
-        """`OperatingError` that names the brokers whose groups are missing."""
+        """Raise an `OperatingError` that names the brokers whose groups are missing."""
         if not self.silent:
             return
         whys = "; ".join(f"broker {node}: {self.silent[node]}" for node in sorted(self.silent))
@@ -190,8 +189,10 @@ def _member(each: DescribedGroupMember) -> MemberRow:
 async def offsets_at(
     client: Client, places: Iterable[TopicPartition], timestamp_ms: int
 ) -> dict[TopicPartition, int]:
-    """The first offset at or after a time, or a special one; -1 for none. Partitions that do not
-    exist are left out."""
+    """The first offset at or after a time, or a special one; -1 for none.
+
+    Partitions that do not exist are left out.
+    """
     found: dict[TopicPartition, int] = {}
 
     async def ask(place: TopicPartition) -> None:
@@ -208,8 +209,10 @@ async def offsets_at(
 
 
 def parse_places(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """`topic` or `topic:0,1,2`: topic -> partitions, none for all. `ValueError` says what is
-    wrong."""
+    """Read `topic` or `topic:0,1,2`: topic -> partitions, none for all.
+
+    `ValueError` says what is wrong.
+    """
     found: dict[str, tuple[int, ...]] = {}
     for text in texts:
         topic, colon, partitions = text.partition(":")
@@ -221,8 +224,10 @@ def parse_places(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 
 async def all_places(client: Client, wanted: Mapping[str, tuple[int, ...]]) -> list[TopicPartition]:
-    """The partitions named; of a topic without numbers all that it has. `KafkaError` for a topic
-    that does not exist."""
+    """The named partitions; for a topic without numbers all of its partitions.
+
+    Raises `KafkaError` for a topic that does not exist.
+    """
     places: list[TopicPartition] = []
     for topic, partitions in wanted.items():
         numbers: Iterable[int] = partitions

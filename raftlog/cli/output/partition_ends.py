@@ -1,4 +1,4 @@
-"""Where the partitions of described topics begin and end: asked of their leaders, for a short time.
+"""Asks leaders for the starts and ends of described partitions, for a short time.
 
 One ListOffsets for the starts and one for the ends go to each leader. A partition whose leader is
 not known, or does not answer, is asked again until `WAIT_SECONDS` are over; then its ends stay
@@ -27,7 +27,7 @@ from raftlog.kafka.versions import ApiKey
 WAIT_SECONDS: Final = 2.0
 _AGAIN_SECONDS: Final = 0.2
 _PER_REQUEST: Final = 1_000
-"""Partitions in one request; a broker takes 20,000 named things."""
+"""The most partitions in one request; a broker takes 20,000 named things."""
 _ANY_EPOCH: Final = -1
 
 
@@ -42,7 +42,7 @@ _Found = dict[_Place, int]
 async def with_ends(
     client: Client, described: Sequence[TopicDescription]
 ) -> list[TopicDescription]:
-    """The same topics with the ends of their partitions, as far as leaders told them in time."""
+    """The same topics with the ends of their partitions, as far as leaders answered in time."""
     views = {_Place(each.topic, each.partition): each for each in _partitions(described)}
     with trio.move_on_after(WAIT_SECONDS):
         while True:
@@ -72,7 +72,7 @@ def _partitions(described: Sequence[TopicDescription]) -> Iterator[PartitionView
 async def _refresh(
     client: Client, missing: Sequence[PartitionView], views: dict[_Place, PartitionView]
 ) -> None:
-    """Learn the leaders of now. A topic that was deleted meanwhile stays as it was described."""
+    """Learn the present leaders. A topic that was deleted meanwhile stays as it was described."""
     for topic in sorted({each.topic for each in missing}):
         try:
             fresh = await describe_topics(client, [topic], configs=False)

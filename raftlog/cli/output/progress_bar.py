@@ -1,4 +1,4 @@
-"""One progress bar on standard error; a module of its own, for rich costs a fifth of a second."""
+"""One progress bar on standard error, in a module of its own: rich costs a fifth of a second."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -23,7 +23,7 @@ class Bar(AbstractContextManager[Callable[[int], None]]):
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            # Where the end is not known, rich would show it as a question mark.
+            # Where the end is not known, rich would show a question mark for it.
             *((TextColumn("{task.completed:,.0f}"),) if total is None else (MofNCompleteColumn(),)),
             TaskProgressColumn(show_speed=True),
             TimeRemainingColumn(),

@@ -1,4 +1,4 @@
-"""kcat's format strings, and how a record is shown in JSON.
+"""kcat's format strings, and records as JSON.
 
     %t topic   %p partition   %o offset   %T timestamp (ms)   %h headers (a=1,b=2)
     %k key     %K key length  %s value    %S value length (-1: null)   %% a per cent sign

@@ -1,5 +1,4 @@
-"""How commands print: text for people, one JSON document for programs, progress only on a
-terminal."""
+"""Prints text for people, one JSON document for programs, and progress on a terminal only."""
 
 import json
 import sys
@@ -18,7 +17,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def format_option(*more: str) -> Callable[[_Function], _Function]:
-    """`--format text|json`, and further forms that a command has."""
+    """The option `--format text|json`, with further forms that a command has."""
     return click.option(
         "--format",
         "form",
@@ -30,7 +29,7 @@ def format_option(*more: str) -> Callable[[_Function], _Function]:
 
 
 def bootstrap_option() -> Callable[[_Function], _Function]:
-    """`-b` / `--bootstrap-server`."""
+    """The option `-b` / `--bootstrap-server`."""
     return click.option(
         "-b",
         "--bootstrap-server",
@@ -45,17 +44,17 @@ def bootstrap_option() -> Callable[[_Function], _Function]:
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """One document, with its version."""
+    """Print one document, with its version."""
     print(json.dumps({"version": 1, **document}, indent=1, ensure_ascii=False))
 
 
 def print_json_line(line: dict[str, Any]) -> None:
-    """One line of a stream of documents."""
+    """Print one line of a stream of documents."""
     print(json.dumps({"version": 1, **line}, ensure_ascii=False), flush=True)
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns as wide as their widest cell, two spaces apart; nothing cut, nothing coloured."""
+    """Print columns as wide as their widest cell, two spaces apart, uncut and uncoloured."""
     table = [list(header), *[[str(cell) for cell in row] for row in rows]]
     widths = [max(len(row[at]) for row in table) for at in range(len(header))]
     for row in table:
@@ -64,8 +63,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
 
 
 def progress(what: str, total: int | None) -> AbstractContextManager[Callable[[int], None]]:
-    """A progress bar on standard error when that is a terminal; gives a function that advances
-    it."""
+    """A progress bar on standard error, if that is a terminal; gives a function to advance it."""
     if not sys.stderr.isatty():
         return nullcontext(_no_progress)
     from raftlog.cli.output.progress_bar import Bar

@@ -1,7 +1,7 @@
 """The folder of a run: `runs/<UTC yyyymmddThhmmss>-<command>-<seed>/`, and `runs/latest` beside it.
 
-Its contents are those of docs/guides/verify.md: run.json, history.jsonl, verdict.json,
-report.html and what the nodes left behind.
+Its contents are those of docs/guides/verify.md: run.json, history.jsonl, verdict.json, report.html
+and the files that the nodes left.
 """
 
 import json

@@ -1,5 +1,7 @@
-"""Which step of a Spark job runs, for how long, and how many of its tasks are done: one line on
-standard error, where that is a terminal."""
+"""Shows the running step of a Spark job, its time, and how many of its tasks are done.
+
+It is one line on standard error, where that is a terminal.
+"""
 
 import sys
 import threading
@@ -34,11 +36,11 @@ class SparkSteps:
         self._looking = threading.Thread(target=self._look, name="spark progress", daemon=True)
 
     def say(self, step: str) -> None:
-        """A step begins."""
+        """Begin a step."""
         self._progress.reset(self._task, description=step, tasks="")
 
     def follow(self, tracker: Any) -> None:
-        """Tell the tasks of this session's `StatusTracker` from now on; None to tell none."""
+        """Show the tasks of this session's `StatusTracker` from now on; None to show none."""
         self._tracker = tracker
 
     def __enter__(self) -> Self:
@@ -67,10 +69,10 @@ class SparkSteps:
 
 
 def tasks_of(tracker: Any) -> str:
-    """`3 of 8 tasks` of the stages that run; nothing where none does."""
+    """`3 of 8 tasks` of the running stages; an empty text where no stage runs."""
     try:
         found = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-    except Exception:  # the session ends, and its connection with it: there is nothing to tell
+    except Exception:  # the session ends, and its connection with it: there is nothing to show
         return ""
     stages = [stage for stage in found if stage is not None]
     if not stages:

@@ -21,8 +21,10 @@ _IDS_PER_REQUEST = 100
 
 
 class Ends(NamedTuple):
-    """The log start offset of a partition, and its high watermark: a consumer reads what lies
-    between them."""
+    """The log start offset of a partition, and its high watermark.
+
+    A consumer reads between them.
+    """
 
     start: int
     end: int
@@ -34,8 +36,10 @@ class Ends(NamedTuple):
 
 
 class PartitionView(NamedTuple):
-    """One partition of a described topic; `leader` is None without one, `ends` while no leader
-    told them."""
+    """One partition of a described topic.
+
+    `leader` is None without one, `ends` while no leader told them.
+    """
 
     topic: str
     partition: int
@@ -68,14 +72,14 @@ class PartitionView(NamedTuple):
         return f"{self._common()}\tElr: \tLastKnownElr: "  # raft has no eligible leader replicas
 
     def line_with_ends(self) -> str:
-        """Kafka's line, and behind it how much the partition holds; `-` where that is unknown."""
+        """Kafka's line, with how much the partition holds; `-` where that is unknown."""
         start, end, records = ("-", "-", "-")
         if self.ends is not None:
             start, end, records = map(str, (*self.ends, self.ends.records))
         return f"{self.line()}\tStartOffset: {start}\tEndOffset: {end}\tRecords: {records}"
 
     def legacy_line(self) -> str:
-        """The same in the older layout."""
+        """Kafka's line in the older layout."""
         return self._common()
 
     def _common(self) -> str:
@@ -86,7 +90,7 @@ class PartitionView(NamedTuple):
         )
 
     def as_json(self) -> dict[str, Any]:
-        """As `--format json` shows it."""
+        """The partition for `--format json`."""
         return {
             "partition": self.partition,
             "leader": self.leader,
@@ -96,7 +100,7 @@ class PartitionView(NamedTuple):
         }
 
     def as_json_with_ends(self) -> dict[str, Any]:
-        """The same with how much it holds; null where that is unknown."""
+        """The partition for `--format json` with how much it holds; null where that is unknown."""
         start, end, records = (
             (None, None, None) if self.ends is None else (*self.ends, self.ends.records)
         )
@@ -120,8 +124,10 @@ class TopicDescription(NamedTuple):
 
     @property
     def warnings(self) -> list[str]:
-        """What this topic does otherwise than its settings may lead one to expect; empty when
-        the settings were not asked for."""
+        """Behaviour of this topic that its settings do not suggest.
+
+        Empty when the settings were not asked for.
+        """
         if not self.configs:
             return []
         values = {key: each.value or "" for key, each in self.configs.items()}
@@ -150,7 +156,7 @@ class TopicDescription(NamedTuple):
         )
 
     def as_json(self) -> dict[str, Any]:
-        """As `--format json` shows it."""
+        """The topic for `--format json`."""
         return {
             "name": self.name,
             "topic_id": id_text(self.topic_id),
@@ -164,7 +170,7 @@ class TopicDescription(NamedTuple):
         }
 
     def as_json_with_ends(self) -> dict[str, Any]:
-        """The same with how much each partition holds."""
+        """The topic for `--format json`, with how much each partition holds."""
         partitions = [each.as_json_with_ends() for each in self.partitions]
         return {**self.as_json(), "partitions": partitions}
 
@@ -175,7 +181,7 @@ def id_text(topic_id: bytes) -> str:
 
 
 def id_of_text(text: str) -> bytes | None:
-    """The id that `id_text` wrote; None for what is none."""
+    """The id that `id_text` wrote; None for a text that is none."""
     try:
         raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except ValueError:

@@ -43,7 +43,7 @@ _KINDS: Final = {
     "groups": ResourceKind.GROUP,
 }
 _NOT_SERVED: Final = ("users", "clients", "ips")
-"""Entities of quotas and credentials."""
+"""The entities of quotas and credentials, which are not served."""
 _SHORT: Final = {
     "topic": "topics",
     "broker": "brokers",
@@ -70,7 +70,10 @@ _OUTSIDE_BRACKETS: Final = r"(?=[^\]]*(?:\[|$))"
 
 
 class Entity(NamedTuple):
-    """What is described or altered. `name` is None for all of the kind, empty for the default."""
+    """The entity to describe or alter.
+
+    `name` is None for all of the kind, empty for the default.
+    """
 
     kind: str
     name: str | None
@@ -135,7 +138,7 @@ def kafka_configs(**flags: Any) -> int:
 
 
 def _told(error: RaftlogError) -> str:
-    """Kafka's tool tells a broker's refusal below the line that begins like this one."""
+    """A broker's refusal as Kafka's tool prints it, below the line that begins like this one."""
     if not isinstance(error, KafkaError):
         return error.what
     return f"Error while executing config command\n{error.what}"
@@ -190,7 +193,7 @@ def _check_describe(flags: dict[str, Any]) -> None:
 
 
 def _changes(flags: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
-    """What --add-config, --add-config-file and --delete-config say."""
+    """The changes in --add-config, --add-config-file and --delete-config."""
     if flags["all_"]:
         usage('Option "[alter]" can\'t be used with option "[all]"')
     if flags["add_config"] is not None and flags["add_config_file"] is not None:
@@ -210,7 +213,7 @@ def _changes(flags: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
 
 
 def _pairs(text: str) -> dict[str, str]:
-    """`a=1,b=[1,2]`: a value in brackets may hold commas."""
+    """Read `a=1,b=[1,2]`: a value in brackets may hold commas."""
     found: dict[str, str] = {}
     for part in re.split(f",{_OUTSIDE_BRACKETS}", text):
         pair = re.split(rf"\s*=\s*{_OUTSIDE_BRACKETS}", part)
@@ -278,7 +281,7 @@ async def _exists(entity: Entity, client: Client) -> bool:
 def _shown(
     entity: Entity, resource: Resource, settings: dict[str, DescribedSetting], *, all_: bool
 ) -> dict[str, DescribedSetting]:
-    """All, or those of the entity's own source. Loggers have no source that is their own."""
+    """All settings, or those of the entity's own source. Loggers have no source of their own."""
     wanted = _OWN_SOURCE.get(entity.kind)
     if entity.kind == "brokers" and resource.name == EVERY_BROKER:
         wanted = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG

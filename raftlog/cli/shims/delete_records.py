@@ -1,6 +1,6 @@
 """`raftlog kafka-delete-records`: the flags and the output of Kafka's tool for deletions.
 
-As with Kafka's tool, a partition that is refused is told among the others, with exit code 0.
+As with Kafka's tool, a refused partition is listed among the others, with exit code 0.
 """
 
 from functools import partial

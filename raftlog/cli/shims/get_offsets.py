@@ -138,7 +138,7 @@ def _rule(text: str) -> Rule:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    """Kafka's tool takes a regular expression, and commas between several."""
+    """The pattern of Kafka's tool: a regular expression, with commas between several."""
     try:
         return re.compile(text.strip().replace(",", "|").strip("\"'"))
     except re.error as error:

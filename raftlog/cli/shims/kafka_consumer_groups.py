@@ -112,8 +112,10 @@ def kafka_consumer_groups(**flags: Any) -> int:
 
 
 def _table(widths: Sequence[int], rows: Iterable[Sequence[object]]) -> None:
-    """Kafka's tables: an empty line, then columns of at least so many characters; 0 is as wide as
-    its text."""
+    """Print a table like Kafka's: an empty line, then columns of at least so many characters.
+
+    A width of 0 is as wide as its text.
+    """
     print()
     for row in rows:
         cells = (str(cell).ljust(width) for cell, width in zip(row, widths, strict=True))

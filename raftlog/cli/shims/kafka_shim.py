@@ -1,5 +1,4 @@
-"""The shared part of the commands with the flags of Kafka's own tools: wrong usage, and client
-settings."""
+"""The shared part of the commands with flags of Kafka's own tools: wrong usage, client settings."""
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -26,7 +25,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @final
 class ShimCommand(click.Command):
-    """Wrong usage is exit code 1, as with Kafka's tool."""
+    """A command whose exit code for wrong usage is 1, as with Kafka's tools."""
 
     def make_context(
         self,
@@ -48,8 +47,10 @@ def usage(what: str) -> NoReturn:
 
 
 def check_command_config(path: Path | None) -> None:
-    """Refuse settings that this release does not serve, and do not ignore them: they are about
-    security."""
+    """Refuse settings that this release does not serve.
+
+    It must not ignore them: they are about security.
+    """
     if path is None:
         return
     try:
@@ -65,14 +66,14 @@ def check_command_config(path: Path | None) -> None:
 
 
 def bootstrap_flag() -> Callable[[_Function], _Function]:
-    """`--bootstrap-server`."""
+    """The option `--bootstrap-server`."""
     return click.option(
         "--bootstrap-server", "bootstrap", metavar="HOST:PORT[,...]", help="Brokers to ask first."
     )
 
 
 def command_config_flag(*more: str) -> Callable[[_Function], _Function]:
-    """`--command-config`, and older names of it."""
+    """The option `--command-config`, with its older names."""
     return click.option(
         "--command-config",
         *more,
@@ -83,7 +84,7 @@ def command_config_flag(*more: str) -> Callable[[_Function], _Function]:
 
 
 def told(error: RaftlogError) -> str:
-    """An error as Kafka's tools tell it: the broker's sentence without the name of its code."""
+    """An error as Kafka's tools print it: the broker's sentence without the name of its code."""
     return error.text if isinstance(error, KafkaError) else str(error)
 
 
@@ -94,8 +95,11 @@ def ask(
     told: Callable[[RaftlogError], str] = told,
     stream: TextIO | None = None,
 ) -> int:
-    """Run a tool's work with an open client; its exit code, or 1 after an error, which goes to
-    standard error or to `stream`. With `--format json` it is one document on standard error."""
+    """Run a tool's work with an open client; returns its exit code, or 1 after an error.
+
+    The error goes to standard error or to `stream`. With `--format json` it is one document on
+    standard error.
+    """
     if not flags["bootstrap"]:
         usage('Missing required argument "[bootstrap-server]"')
     check_command_config(flags["command_config"])

@@ -50,7 +50,7 @@ class _Failure(Exception):
 
 
 class TopicsAsked(NamedTuple):
-    """The flags."""
+    """The values of the flags."""
 
     action: str
     topic: str | None
@@ -259,7 +259,7 @@ async def _matching(asked: TopicsAsked, client: Client) -> list[MetadataResponse
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    """Kafka's tool takes a regular expression, and commas between several."""
+    """The pattern of Kafka's tool: a regular expression, with commas between several."""
     try:
         return re.compile(text.strip().replace(",", "|").strip("\"'"))
     except re.error as error:

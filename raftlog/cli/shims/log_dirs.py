@@ -74,7 +74,7 @@ async def _describe(
 
 
 def _document(found: Disks) -> dict[str, Any]:
-    """In the order of Kafka's tool."""
+    """The document in the order of Kafka's tool."""
     brokers = [
         {"broker": node, "logDirs": [_directory(each) for each in directories]}
         for node, directories in found.items()

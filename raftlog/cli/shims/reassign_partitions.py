@@ -1,7 +1,7 @@
 """`raftlog kafka-reassign-partitions`: the flags and the output of Kafka's tool for moves.
 
-Exit codes are Kafka's: 0, or 1 for everything that goes wrong, wrong usage included. Like Kafka's,
-it tells its errors on standard output. JSON is ours.
+Exit codes are Kafka's: 0, or 1 for everything that goes wrong, wrong usage included. Like Kafka's
+tool, it prints its errors on standard output. JSON is ours.
 """
 
 import sys
@@ -131,7 +131,7 @@ def kafka_reassign_partitions(**flags: Any) -> int:
 
 @final
 class _Terse(OperatingError):
-    """Told as it is, without "Error: " before it."""
+    """An error that is printed as it is, without "Error: " before it."""
 
 
 def _error(error: RaftlogError) -> str:
@@ -285,7 +285,7 @@ def _state(each: MoveState) -> str:
 
 
 async def _clear_throttles(flags: dict[str, Any], client: Client, plan: Moves) -> None:
-    """Take the throttles of all brokers and of the plan's topics away, as Kafka's tool does."""
+    """Remove the throttles of all brokers and of the plan's topics, as Kafka's tool does."""
     topics = sorted({place.topic for place in plan})
     nodes = await take_away(client, topics)
     if flags["form"] == "text":
