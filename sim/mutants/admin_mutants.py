@@ -1,5 +1,7 @@
-"""Planted bugs of administration: controllers that change, replicas that change their directory,
-moves that are taken back or throttled. As in raft_mutants.py."""
+"""Planted bugs of administration: changes of controllers, of directories, and moves.
+
+Moves may be taken back or throttled. As in raft_mutants.py.
+"""
 
 from typing import Any
 
@@ -22,7 +24,7 @@ from raftlog.storage.files import opened
 
 
 def majority_at_risk() -> None:
-    """93: a controller goes though those who are left are no majority that lives."""
+    """93: a controller may leave although the others that live are no majority."""
 
     real = apply_controllers._with
 
@@ -36,7 +38,7 @@ def majority_at_risk() -> None:
 
 
 def controllers_change_uncommitted() -> None:
-    """93b: who votes on the metadata follows what is proposed, not what is committed."""
+    """93b: the voters on the metadata follow the proposed membership, not the committed one."""
     real = controller.controller_requests.metadata_target
     propose = controller.Controller._propose
 
@@ -52,7 +54,7 @@ def controllers_change_uncommitted() -> None:
 
 
 def change_dies_with_its_leader() -> None:
-    """93c: the next controller takes up no change that its predecessor had begun."""
+    """93c: the next controller does not continue a change that its predecessor had begun."""
     real = controller.Controller._begin
 
     def begin(self: Any, term: Any) -> None:
@@ -63,7 +65,7 @@ def change_dies_with_its_leader() -> None:
 
 
 def old_copy_goes_first() -> None:
-    """94: the old copy of a replica that moves goes before the store names the new one."""
+    """94: the old copy of a moving replica is deleted before the store names the new one."""
     real = DirectoryMoves._copied
 
     def copied(self: Any, move: Any, value: object) -> None:
@@ -76,7 +78,7 @@ def old_copy_goes_first() -> None:
 
 
 def copies_are_not_synced() -> None:
-    """94b: the new copy of a replica that moves is written, and not synced."""
+    """94b: the new copy of a moving replica is written, and not synced."""
 
     def copy_file(disk: Any, old: str, new: str) -> int:
         with opened(disk, old) as source, opened(disk, new, create=True, write=True) as target:
@@ -100,12 +102,12 @@ def one_directory_takes_all() -> None:
 
 
 def moves_stay_unsettled() -> None:
-    """94d: a boot leaves what a move left."""
+    """94d: a boot leaves the remains of a move."""
     more_disks.settle_moves = lambda disk, registered, directories: []
 
 
 def throttle_is_not_lifted() -> None:
-    """95: who throttled moves once cannot take that back."""
+    """95: a throttle of moves cannot be removed again."""
     real = Throttle.limit
 
     def limit(self: Any, rate: int) -> bool:

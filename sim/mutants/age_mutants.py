@@ -1,4 +1,4 @@
-"""Planted bugs of retention: whose clock decides, what is known to be old, and how much stays.
+"""Planted bugs of retention: which clock decides, which age is known, and how much stays.
 
 Only `raftlog_sim.hunting.mutation` loads this file; nothing here is ever installed.
 """
@@ -10,12 +10,12 @@ from raftlog.partition.maintenance import leader_duties, retention
 
 
 def one_clock_deletes() -> None:
-    """61: a leader deletes by its own wall clock, whoever else shares it."""
+    """61: a leader deletes by its own wall clock, though no other voter shares it."""
     leader_duties.most_share = lambda *clocks: True
 
 
 def unknown_is_old() -> None:
-    """61b: a segment whose timestamps are not known yet goes as if it had none."""
+    """61b: a segment whose timestamps are not known yet is deleted as if it had none."""
     real = retention.log_start_by_age
 
     def by_age(segments: Any, kept_from_ms: int, high_watermark: Any) -> Any:
@@ -26,7 +26,7 @@ def unknown_is_old() -> None:
 
 
 def age_passes_the_watermark() -> None:
-    """61c: what is old goes, committed or not."""
+    """61c: old records are deleted, committed or not."""
     real = retention.log_start_by_age
 
     def by_age(segments: Any, kept_from_ms: int, high_watermark: Any) -> Any:
@@ -37,7 +37,7 @@ def age_passes_the_watermark() -> None:
 
 
 def a_segment_more_goes() -> None:
-    """84: retention by size ends below what it promises to keep, and not above."""
+    """84: retention by size ends below the promised size, and not above it."""
 
     def by_size(segments: Any, bytes_max: int, high_watermark: Any) -> Any:
         surplus = sum(each.byte_count for each in segments) - bytes_max

@@ -1,5 +1,8 @@
-"""Planted bugs that show only when two things meet: a change of the quorum and a cut, a lease and a
-membership, a release and a fenced broker; and of look-ups by time. As in raft_mutants.py."""
+"""Planted bugs that show only when two things meet. As in raft_mutants.py.
+
+Such pairs are a change of the quorum and a cut, a lease and a membership, or a release and a fenced
+broker. Bugs of look-ups by time are here too.
+"""
 
 from types import SimpleNamespace
 from typing import Any
@@ -35,14 +38,14 @@ def lease_outlives_a_membership() -> None:
 
 
 def commit_by_the_incoming_half() -> None:
-    """18f: what a majority of the incoming voters has is committed in a joint configuration."""
+    """18f: entries on a majority of the incoming voters are committed in a joint configuration."""
     replication.joint_committed = lambda membership, match: majority_committed(
         membership.voters, match
     )
 
 
 def fenced_brokers_are_not_asked() -> None:
-    """34d: the feature level is raised over a broker that is away, and does not support it."""
+    """34d: the feature level is raised although a broker that is away does not support it."""
     real = apply._RULES[c.RaiseFeatureLevel]
 
     def raised(image: Any, command: c.RaiseFeatureLevel) -> Applied:
@@ -55,7 +58,7 @@ def fenced_brokers_are_not_asked() -> None:
 
 
 def answered_requests_are_forgotten() -> None:
-    """37d: a late copy of a request whose asker has its answer is performed again."""
+    """37d: a late copy of a request is performed again, though its asker has the answer."""
     real = once.once_problem
 
     def problem(image: Any, asked: Any) -> Any:
@@ -67,8 +70,10 @@ def answered_requests_are_forgotten() -> None:
 
 
 def produces_outlive_leadership() -> None:
-    """49b: what waits to be committed waits on when its leader is deposed, and is answered when
-    that replica leads again and has committed so much."""
+    """49b: produce requests wait on when their leader is deposed.
+
+    They are answered when that replica leads again and has committed that many entries.
+    """
     real = ProducePath.fail
 
     def fail(self: ProducePath, error: Any) -> None:

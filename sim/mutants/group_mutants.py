@@ -25,7 +25,7 @@ NEEDS = "members"
 
 
 def commits_answered_at_once() -> None:
-    """62: a commit is said to be done when it is proposed."""
+    """62: the coordinator answers a commit when it is proposed."""
     real = Offsets.commit
 
     def commit(self: Offsets, request: OffsetCommitRequest, version: int, answer: Any) -> None:
@@ -37,7 +37,7 @@ def commits_answered_at_once() -> None:
 
 
 def _answered_at_once(what: str) -> Callable[[], None]:
-    """Whoever rests on records of that kind is answered when they are proposed."""
+    """The change that answers requests with records of that kind when these are proposed."""
 
     def apply() -> None:
         real = Shared.write_of
@@ -59,8 +59,10 @@ def _nothing(error: object) -> None:
 
 
 def coordinators_open_before_they_load() -> None:
-    """63: a coordinator answers before it has loaded what its log holds (Bufstream's spurious
-    zero); its own first record ends that."""
+    """63: a coordinator answers before it has loaded its log; its own first record ends that.
+
+    Bufstream had this spurious zero.
+    """
     begin, decided = Coordinator.__init__, Coordinator.decided
     loaded: dict[Coordinator, GroupsMachine] = {}
 
@@ -77,8 +79,7 @@ def coordinators_open_before_they_load() -> None:
 
 
 def coordinators_outlive_their_leadership() -> None:
-    """64: what a coordinator held is kept when the leadership is lost, and goes on with the
-    next."""
+    """64: a coordinator keeps its state when the leadership ends, and uses it in the next one."""
     real = GroupCoordinators._look
     Coordinated.leads = property(lambda self: True)  # type: ignore[method-assign, assignment]
 
@@ -90,7 +91,7 @@ def coordinators_outlive_their_leadership() -> None:
 
 
 def lost_leadership_answers_nobody() -> None:
-    """64b: who waits in a coordinator that ends hears nothing."""
+    """64b: clients that wait in a coordinator get no answer when it ends."""
 
     def close(self: Coordinator, error: ErrorCode) -> None:
         del error
@@ -101,7 +102,7 @@ def lost_leadership_answers_nobody() -> None:
 
 
 def static_members_are_dropped_with_the_others() -> None:
-    """65: a static member that misses a join phase is dropped, as a dynamic one is."""
+    """65: a static member that misses a join phase is dropped like a dynamic one."""
     real = Rebalances.complete
 
     def complete(self: Rebalances, group: LiveGroup) -> None:
@@ -115,7 +116,7 @@ def static_members_are_dropped_with_the_others() -> None:
 
 
 def generations_are_not_compared() -> None:
-    """66: a member may speak for any generation."""
+    """66: a member may send any generation."""
     real = fences.heartbeat_fence
 
     def fence(group: LiveGroup, member_id: str, instance_id: str | None, generation: int) -> Any:
@@ -127,7 +128,7 @@ def generations_are_not_compared() -> None:
 
 
 def who_left_may_commit() -> None:
-    """66b: the id of a member that is gone commits on."""
+    """66b: the id of a member that is gone may still commit."""
     real = fences.commit_fence
 
     def fence(shared: Shared, request: OffsetCommitRequest, version: int) -> Any:
@@ -138,7 +139,7 @@ def who_left_may_commit() -> None:
 
 
 def offsets_expire_by_one_clock() -> None:
-    """67: offsets go by the leader's wall clock, whatever the others' show."""
+    """67: offsets expire by the leader's wall clock, whatever the clocks of the others show."""
     real = Removals.expire
 
     def expire(self: Removals, *, wall_agreed: bool) -> None:
@@ -149,12 +150,12 @@ def offsets_expire_by_one_clock() -> None:
 
 
 def deletes_write_nothing() -> None:
-    """68: the deletion of a group is answered, and no record says so."""
+    """68: the deletion of a group is answered, and no record is written about it."""
     Removals._remove_group = lambda self, group_id, then: then(None)  # type: ignore[method-assign]
 
 
 def older_joins_are_forgotten() -> None:
-    """69: of two joins of a member that wait, the older is never answered."""
+    """69: when two joins of a member wait, the older one is never answered."""
 
     def update(self: Joins, group: LiveGroup, join: Any, member: Any) -> None:
         del self
@@ -165,7 +166,7 @@ def older_joins_are_forgotten() -> None:
 
 
 def sessions_do_not_begin_with_a_coordinator() -> None:
-    """70: who coordinates anew waits for nobody's session."""
+    """70: a new coordinator does not begin the sessions of its members."""
     load, keep_alive = Shared.load, Shared.keep_alive
     loading: list[bool] = []
 
@@ -183,7 +184,7 @@ def sessions_do_not_begin_with_a_coordinator() -> None:
 
 
 def sessions_never_end() -> None:
-    """70b: a member that has died belongs to its group for ever."""
+    """70b: a member that has died stays in its group without end."""
     Rebalances.session_is_over = lambda self, group, member_id: None  # type: ignore[method-assign]
 
 
@@ -204,7 +205,7 @@ def pending_ids_never_go() -> None:
 
 
 def offsets_without_a_majority() -> None:
-    """73: a coordinator tells offsets without asking whether it still coordinates."""
+    """73: a coordinator tells offsets without confirming that it still coordinates."""
 
     def confirmed(self: GroupCoordinators, coordinator: Coordinator, then: Any) -> None:
         del self, coordinator
@@ -224,7 +225,7 @@ def generations_given_twice() -> None:
 
 
 def older_generations_are_given_again() -> None:
-    """74b: a join may get the stored generation, though another member heard of a later one."""
+    """74b: a join may get the stored generation, though another member was told of a later one."""
 
     def is_newest(self: Joins, group: LiveGroup) -> bool:
         del self
@@ -234,7 +235,7 @@ def older_generations_are_given_again() -> None:
 
 
 def installs_leave_machines_as_they_are() -> None:
-    """75: a replica that is installed keeps the state that its machine had."""
+    """75: a replica that is installed keeps the old state of its machine."""
 
     def installed(self: MachineFeed, position: Any, snapshot: Any) -> Any:
         machine, self.judge = self.machine, None
@@ -248,14 +249,16 @@ def installs_leave_machines_as_they_are() -> None:
 
 
 def removals_wait_for_no_state() -> None:
-    """75b: a replica removes what is below the committed log start, whether or not a state of its
-    own covers that. Two guards go: the removal reads that state, and makes its name durable."""
+    """75b: a replica removes everything below the committed log start before a state covers it.
+
+    Two guards go: the removal reads that state, and makes its name durable.
+    """
     jobs._readable_head = lambda disk, order: order.heads[0]
     jobs._begin_with = write_head
 
 
 def tombstones_are_passed_over() -> None:
-    """76: a machine keeps what a record without a value removes."""
+    """76: a machine keeps a key when a record without a value removes it."""
     real = GroupsMachine._put
 
     def put(self: GroupsMachine, table: Any, key: Any, value: Any, entry: bytes) -> None:
@@ -279,12 +282,12 @@ def the_first_offset_stays() -> None:
 
 
 def leaves_share_out_nothing() -> None:
-    """78: when a member leaves, its partitions belong to nobody."""
+    """78: when a member leaves, its partitions go to no other member."""
     Rebalances.member_left = lambda self, group: None  # type: ignore[method-assign]
 
 
 def all_get_what_the_leader_gets() -> None:
-    """79: each member is told the assignment of whoever leads."""
+    """79: each member gets the assignment of the group's leader."""
     real = syncing._assigned
 
     def assigned(group: LiveGroup, member: Any) -> Any:
@@ -294,7 +297,7 @@ def all_get_what_the_leader_gets() -> None:
 
 
 def syncs_do_not_wait_for_the_leader() -> None:
-    """80: a follower that syncs early is told what it had before."""
+    """80: a follower that syncs early gets its old assignment."""
     real = Syncs.sync
 
     def sync(self: Syncs, request: Any, answer: Any) -> None:
@@ -322,7 +325,7 @@ def undecided_commits_are_not_counted_off() -> None:
 
 
 def alarms_of_the_gone() -> None:
-    """82: sessions of members that are gone go on."""
+    """82: sessions of members that are gone keep running."""
     Shared.end_session = lambda self, group_id, member_id: None  # type: ignore[method-assign]
 
 

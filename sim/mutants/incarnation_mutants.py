@@ -1,5 +1,7 @@
-"""Planted bugs of incarnations, which tell an old copy of a data directory, as in
-raft_mutants.py."""
+"""Planted bugs of incarnations, by which peers recognise an old copy of a data directory.
+
+As in raft_mutants.py.
+"""
 
 from typing import Any
 
@@ -25,7 +27,7 @@ def list_not_synced() -> None:
 
 
 def counted_before_the_sync() -> None:
-    """28g: what decides counts at once, whether the life of its sender is synced or not."""
+    """28g: deciding messages count at once, whether the life of their sender is synced or not."""
     Incarnations.counts = lambda self, peer, replica: True  # type: ignore[method-assign]
 
 

@@ -1,6 +1,6 @@
 """Planted bugs of the recorder: a replay of the broker alone must see each (`replay-differs`).
 
-One seed of fifty is recorded, so seeds that are not are counted as run and catch nothing.
+One seed of fifty is recorded. The other seeds count as run and catch nothing.
 """
 
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from raftlog.broker.incident.recorder import Recorder
 
 
 def drains_are_not_recorded() -> None:
-    """100: the recorder leaves out what clients' machines have taken."""
+    """100: the recorder leaves out the answers that clients' machines have taken."""
     _leave_out(Drained)
 
 
 def results_of_jobs_are_not_recorded() -> None:
-    """100b: the recorder leaves out what jobs found on the disk."""
+    """100b: the recorder leaves out the results of jobs on the disk."""
     _leave_out(JobDone)
 
 

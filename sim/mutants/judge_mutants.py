@@ -1,8 +1,7 @@
-"""Planted bugs of the judge: 24 to 24t of the one-pass check of a log, 24u
-to 24z of the general search.
+"""Planted bugs of the judge: 24 to 24t of the one-pass check of a log, 24u to 24z of the search.
 
-Only `raftlog_sim.hunting.mutation` loads this file; nothing here is ever installed. What is
-expected to catch one is a kind of small history (`raftlog_sim.hunting.judge_hunt`).
+Only `raftlog_sim.hunting.mutation` loads this file; nothing here is ever installed. Each is
+expected to be caught by one kind of small history (`raftlog_sim.hunting.judge_hunt`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,14 +17,14 @@ ANY = ("dense", "crowded")
 
 
 def _skipped(*_: Any) -> None:
-    """In the place of a check."""
+    """Takes the place of a check, and checks nothing."""
 
 
 # --- the log --------------------------------------------------------------------------------------
 
 
 def hole_check_dropped() -> None:
-    """24: an offset that nobody can have written is nothing."""
+    """24: an offset that no send can have written is no anomaly."""
     linearizability._check_holes = _skipped
 
 
@@ -51,8 +50,10 @@ def info_treated_as_fail() -> None:
 
 
 def weak_for_strict() -> None:
-    """24c: what returns at the instant of a call precedes it. Instants are integers, so each return
-    is told a nanosecond early."""
+    """24c: a return at the instant of a call precedes the call.
+
+    Instants are integers, so each return is reported a nanosecond early.
+    """
     real = linearizability.scan
 
     def scan(rows: Iterable[Any], *carry: Any) -> Any:
@@ -74,7 +75,7 @@ def duplicates_ignored() -> None:
 
 
 def last_partition_skipped() -> None:
-    """24e: of several partitions the last one is not judged."""
+    """24e: the last one of several partitions is not judged."""
     last: list[Any] = []
     real_add_all = facts.Facts.add_all
 
@@ -95,7 +96,7 @@ def last_partition_skipped() -> None:
 
 
 def info_treated_as_ok() -> None:
-    """24f: what got no answer happened at the instant of its call."""
+    """24f: an operation without an answer happened at the instant of its call."""
 
     def close(op: Interval) -> None:
         if op.end_ns == OPEN:
@@ -110,12 +111,12 @@ def two_values_at_one_offset_accepted() -> None:
 
 
 def phantoms_accepted() -> None:
-    """24h: a value may be read that nobody sent."""
+    """24h: a value may be read that no send carried."""
     anomalies._phantoms = _skipped
 
 
 def polls_prove_nothing() -> None:
-    """24i: what was read need not have been there when the poll returned."""
+    """24i: a record that was read need not have existed when the poll returned."""
     real = facts.KeyFacts.read
 
     def read(self: facts.KeyFacts, op: Interval, pairs: Any) -> None:
@@ -127,7 +128,7 @@ def polls_prove_nothing() -> None:
 
 
 def _columns_see(change: Callable[[Any], Any]) -> None:
-    """The short cut for logs without holes sees other bounds than the scan."""
+    """Let the short cut for logs without holes see other bounds than the scan."""
     real = linearizability.is_plainly_right
     linearizability.is_plainly_right = lambda key_facts, bounds: real(key_facts, change(bounds))
 
@@ -207,7 +208,7 @@ def reads_split_batches() -> None:
 
 
 def holes_ignore_time() -> None:
-    """24q: a hole may be filled by what was sent after it was passed."""
+    """24q: a hole may be filled by a send that was called after the hole was passed."""
     real = holes._match
 
     def match(segments: Sequence[holes.HoleSegment], invoked: Sequence[int]) -> holes.FillOutcome:
@@ -233,7 +234,7 @@ def sparse_logs_judged_dense() -> None:
 
 
 def records_before_the_history_forgotten() -> None:
-    """24t: what the log had when the history began is a phantom."""
+    """24t: the records in the log when the history began are phantoms."""
     check._first_ends = lambda _: {}
 
 
@@ -255,7 +256,7 @@ def unanswered_calls_dropped() -> None:
 
 
 def touching_calls_ordered() -> None:
-    """24v: what returns at the instant of a call precedes it."""
+    """24v: a return at the instant of a call precedes the call."""
     real = search._event_list
 
     def event_list(calls: Sequence[Call]) -> Any:
@@ -298,7 +299,7 @@ def memo_without_its_state() -> None:
 
 
 def last_object_skipped() -> None:
-    """24x: of several objects the last one is not searched."""
+    """24x: the last one of several objects is not searched."""
     real = search._parts
 
     def parts(model: Any, operations: Sequence[Interval]) -> Mapping[Any, Sequence[Call]]:

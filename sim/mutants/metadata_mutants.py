@@ -1,4 +1,4 @@
-"""Planted bugs of the metadata group, and of what brokers tell clients of it."""
+"""Planted bugs of the metadata group, and of the answers of brokers about it."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ from raftlog.storage.replica import Registration
 
 
 def performed_again() -> None:
-    """37: the controller performs what it is asked, whether or not it was performed before."""
+    """37: the controller performs a request again that it has performed before."""
 
     def serve(self: Controller, sender: NodeId, request: OnceRequest) -> ControllerAnswer:
         return self._serve_submit(sender, request.request)
@@ -35,7 +35,7 @@ def performed_again() -> None:
 
 
 def performed_for_nothing() -> None:
-    """37b: who asks again for producer ids is told that it has them, and not which."""
+    """37b: a broker that asks again for producer ids hears that it has some, and not which."""
 
     def serve(self: Controller, sender: NodeId, request: OnceRequest) -> ControllerAnswer:
         before = self.projected
@@ -48,7 +48,7 @@ def performed_for_nothing() -> None:
 
 
 def answers_of_the_deposed() -> None:
-    """37c: a controller says how things are without asking whether it still decides."""
+    """37c: a controller tells the state of the cluster without confirming that it still decides."""
     Controller._confirm = Controller._answer  # type: ignore[method-assign]
 
 
@@ -68,8 +68,7 @@ def leaders_named_while_opening() -> None:
 
 
 def leaders_of_earlier_boots_forgotten() -> None:
-    """46b: leaders are named in whatever epoch, though the boot before may have named later
-    ones."""
+    """46b: leaders are named in any epoch, though the boot before may have named later ones."""
     real = Router.newest
 
     def newest(self: Router, partition: PartitionImage) -> KnownLeader | None:
@@ -80,13 +79,15 @@ def leaders_of_earlier_boots_forgotten() -> None:
 
 
 def leaders_named_before_their_term_is_durable() -> None:
-    """46c: what a replica knows of its leader is told before the term would survive a crash."""
+    """46c: a replica's leader is named before the term would survive a crash."""
     RaftNode.term_durable = property(lambda self: True)  # type: ignore[method-assign, assignment]
 
 
 def floors_outlive_their_replicas() -> None:
-    """46d: leaders are named in no earlier term than any replica here had stored at boot, be it
-    long out."""
+    """46d: leaders are named in no earlier term than any replica here had stored at boot.
+
+    That also counts a replica that left long ago.
+    """
 
     def floor(self: Router, partition: PartitionImage) -> Term:
         found = self.floors.get(partition.group)
@@ -96,8 +97,10 @@ def floors_outlive_their_replicas() -> None:
 
 
 def floors_end_with_the_reported_configuration() -> None:
-    """46e: whoever is not in the last reported configuration is held to have left, also who is
-    about to join."""
+    """46e: a replica outside the last reported configuration counts as gone.
+
+    So does one that is about to join.
+    """
     real = Router._floor
 
     def floor(self: Router, partition: PartitionImage) -> Term:
@@ -109,7 +112,7 @@ def floors_end_with_the_reported_configuration() -> None:
 
 
 def successors_begin_without_a_term() -> None:
-    """46f: a replica that takes the place of a lost one forgets the term that that one was in."""
+    """46f: a replica that takes the place of a lost one forgets the term of the lost one."""
     real = StoreImage.register
 
     def register(self: StoreImage, group: GroupId, registration: Registration) -> list[bytes]:
@@ -120,7 +123,7 @@ def successors_begin_without_a_term() -> None:
 
 
 def leaders_of_older_terms_hear_nothing() -> None:
-    """46g: what a leader of an older term says is dropped, and it is not told of the newer one."""
+    """46g: messages of a leader of an older term are dropped, and it hears of no newer term."""
 
     def refuse_stale(state: RaftState, message: Append | Install) -> None:
         del state, message
@@ -129,8 +132,10 @@ def leaders_of_older_terms_hear_nothing() -> None:
 
 
 def the_last_registration_ends_all() -> None:
-    """56: when a replica is deleted its directory forgets the group, and with it that an older id,
-    which has not left yet, was registered too."""
+    """56: when a replica is deleted its directory forgets the group.
+
+    It also forgets that an older id, which has not left yet, was registered too.
+    """
 
     def has_others(self: ReplicaDeletions, removal: Removal) -> bool:
         del self, removal
@@ -140,7 +145,7 @@ def the_last_registration_ends_all() -> None:
 
 
 def the_lost_are_told_of_once() -> None:
-    """57: a replica that was told to be lost when it was not wanted is not told of again."""
+    """57: a lost replica that was not wanted at its first report is never reported again."""
 
     def look(self: PartitionManager, retarget: Retarget) -> None:
         del self, retarget
@@ -154,8 +159,10 @@ def starts_that_waited_are_made_anyway() -> None:
 
 
 def moves_by_an_old_image() -> None:
-    """55: a leader moves its group as its image says, be that older than what the leader before it
-    reported."""
+    """55: a leader moves its group as its image says.
+
+    The image may be older than the reports of the leader before it.
+    """
     real = Reassignment._tell_target
 
     def tell(

@@ -30,8 +30,10 @@ from raftlog.storage.directories import store as storage_store
 
 
 def one_replica_commits() -> None:
-    """canary: what any one voter has counts as committed, however many voters there are. Nothing
-    but a broken simulator can miss it."""
+    """canary: an entry on any one voter counts as committed, however many voters there are.
+
+    Only a broken simulator can miss it.
+    """
 
     def majority_committed(voters: Any, match: Any) -> RaftIndex:
         if not voters:
@@ -42,7 +44,7 @@ def one_replica_commits() -> None:
 
 
 def vote_before_its_sync() -> None:
-    """1: what must wait for the disk leaves at once."""
+    """1: messages that must wait for the disk leave at once."""
 
     def promise(self: RaftState, message: Any) -> None:
         self.send.append(message)
@@ -51,7 +53,7 @@ def vote_before_its_sync() -> None:
 
 
 def term_not_persisted() -> None:
-    """2: the stored pair is always that of a replica that never voted."""
+    """2: the stored (term, vote) is always that of a replica that never voted."""
     real = storage_store.hard_state_record
 
     def forgetful(group: Any, state: Any) -> bytes:
@@ -104,7 +106,7 @@ def votes_counted_without_their_voter() -> None:
 
 
 def every_append_truncates() -> None:
-    """6: what follows the seam of an append goes, whatever it is."""
+    """6: all entries behind the seam of an append are dropped, whatever they are."""
     real = following._skip_known
 
     def skip(state: RaftState, message: Append, entries: Sequence[Entry]) -> int | None:
@@ -117,7 +119,7 @@ def every_append_truncates() -> None:
 
 
 def conflicting_suffix_kept() -> None:
-    """7: entries that are there already count as the leader's, whatever their term."""
+    """7: existing entries count as the leader's, whatever their term."""
 
     def skip(state: RaftState, message: Append, entries: Sequence[Entry]) -> int:
         del message
@@ -146,8 +148,10 @@ def length_before_term() -> None:
 
 
 def leader_ignores_newer_terms() -> None:
-    """10: nothing of a newer term makes a leader follow, nor does silence (check-quorum is the
-    second fence behind the same rule, so it goes too)."""
+    """10: no message of a newer term makes a leader follow, nor does silence.
+
+    Check-quorum is the second fence behind the same rule, so it goes too.
+    """
     for kind, handler in list(node._HANDLERS.items()):
 
         def deaf(state: RaftState, message: Any, handler: Any = handler) -> None:
@@ -159,12 +163,12 @@ def leader_ignores_newer_terms() -> None:
 
 
 def reads_without_a_quorum() -> None:
-    """11: the read index is not confirmed by anybody."""
+    """11: no majority confirms the read index."""
     reads._is_echoed = lambda state, context: True
 
 
 def leases_without_a_promise() -> None:
-    """12: a voter that echoed a round elects whom it likes at once."""
+    """12: a voter that echoed a round may elect another replica at once."""
     lease.promise = lambda state: state.options.lease_ns
 
 
@@ -174,7 +178,7 @@ def promises_forgotten_at_boot() -> None:
 
 
 def lease_outlives_its_promise() -> None:
-    """12c: the leader counts on twice what the voters promised."""
+    """12c: the leader counts on twice the time that the voters promised."""
     lease.DRIFT_PERMILLE = -1_000
 
 
@@ -208,7 +212,7 @@ def install_off_by_one() -> None:
 
 
 def install_keeps_a_longer_log() -> None:
-    """15b: whoever has an entry at that index keeps its log, of whatever term the entry is."""
+    """15b: a follower that has an entry at that index keeps its log, whatever that term is."""
     real = install.on_piece
 
     def on_piece(state: RaftState, message: Any) -> None:
@@ -247,7 +251,7 @@ def two_changes_at_once() -> None:
 
 
 def removed_node_counts() -> None:
-    """18c: whoever ever acknowledged counts, voter or not."""
+    """18c: every replica that ever acknowledged counts, voter or not."""
     everybody: dict[Any, dict[Any, RaftIndex]] = {}
     real = replication.maybe_commit
 
@@ -288,7 +292,7 @@ def half_is_a_majority() -> None:
 
 
 def same_election_timeout() -> None:
-    """20: everybody waits equally long, and asks without a pre-vote."""
+    """20: all replicas wait equally long, and ask without a pre-vote."""
 
     def draw_timeout(self: RaftState) -> Nanos:
         self.election_timeout = self.options.election_ns
@@ -299,7 +303,7 @@ def same_election_timeout() -> None:
 
 
 def stale_leader_calms() -> None:
-    """20b: any append at all, of whatever term, puts an election off."""
+    """20b: any append, of whatever term, puts an election off."""
     real = following.on_append
 
     def on_append(state: RaftState, message: Append) -> None:
@@ -323,7 +327,7 @@ def commit_past_what_was_verified() -> None:
 
 
 def ended_rounds_stabilise() -> None:
-    """32: a write of an ended term makes what took its place durable."""
+    """32: a write of an ended term makes the entries in its place durable."""
     RaftRounds.cut = lambda self, last_index: None  # type: ignore[method-assign]
 
 

@@ -1,4 +1,4 @@
-"""Planted bugs of what two releases owe each other.
+"""Planted bugs in the way that two releases work together.
 
 Only `raftlog_sim.hunting.mutation` loads this file; nothing here is ever installed.
 """

@@ -19,7 +19,7 @@ from raftlog.storage.partition_log import PartitionLog
 
 
 def void_suffix_counts() -> None:
-    """25b: a boot takes what an older file holds for live, where a younger one has replaced it."""
+    """25b: a boot takes entries of an older file for live which a younger file has replaced."""
     real = walked_log._Walker.__init__
 
     def begin(self: Any, disk: Any, spec: Any, files: Any, *more: Any) -> None:
@@ -43,7 +43,7 @@ def mark_of_what_was_cut_counts() -> None:
 
 
 def wiped_disk_keeps_its_identity() -> None:
-    """28c: an empty disk is formatted as what it was before, under the same directory id."""
+    """28c: an empty disk is formatted again under its old directory id."""
 
     def empty_disk(node: Node, cluster: object) -> SimulatedDisk:
         del cluster
@@ -55,7 +55,7 @@ def wiped_disk_keeps_its_identity() -> None:
 
 
 def mark_before_its_bytes() -> None:
-    """38: a mark speaks of what was handed out, not of what is synced."""
+    """38: a mark speaks of bytes that were handed out, not of those that are synced."""
     real = PartitionLog.mark
 
     def mark(self: PartitionLog, commit: Any) -> Any:
@@ -72,7 +72,7 @@ def mark_before_its_bytes() -> None:
 
 
 def appends_of_ended_terms_are_taken() -> None:
-    """39: what a deposed leader sent late is taken as if it still led."""
+    """39: late messages of a deposed leader are accepted as if it still led."""
     real = following.on_append
 
     def on_append(state: RaftState, message: Append) -> None:
@@ -87,7 +87,7 @@ def appends_of_ended_terms_are_taken() -> None:
 
 @final
 class _Newest(tuple[int, int, int]):
-    """Never older than anything."""
+    """A version that is never older than another."""
 
     __slots__ = ()
 
@@ -97,7 +97,7 @@ class _Newest(tuple[int, int, int]):
 
 
 def older_reports_count() -> None:
-    """40: the image takes whatever report comes last, however old it is."""
+    """40: the image takes the report that comes last, however old it is."""
     Reported.order = property(  # type: ignore[assignment]
         lambda self: _Newest((self.term, self.membership_index, self.serial))
     )

@@ -49,8 +49,10 @@ def names_in_doubt_are_believed() -> None:
 
 
 def checksums_are_all_that_is_looked_at() -> None:
-    """60: a walk takes a batch whose checksum is right, whatever base offset it names, which no
-    checksum covers, and whatever the chain says."""
+    """60: a walk takes a batch whose checksum is right, whatever its chain says.
+
+    It also takes any base offset, which no checksum covers.
+    """
     fault_of, check = Walk._fault_of, Walk.check
 
     def believed(self: Walk, batch: Any, header: Any) -> str | None:

@@ -1,5 +1,4 @@
-"""Planted bugs of requests: produce requests that are taken together and answered together
-(decision 0052), and the ledger of what clients are owed."""
+"""Planted bugs of requests: runs of produce requests (decision 0052), and the ledger of clients."""
 
 from typing import Any
 
@@ -26,8 +25,7 @@ def run_answered_with_its_first() -> None:
 
 
 def run_counted_by_batches() -> None:
-    """36b: the batches of a run are told offsets that follow each other, however many records each
-    of them has."""
+    """36b: batches of a run get consecutive offsets, however many records they have."""
     submit_run = ProducePath.submit_run
 
     def submit(self: ProducePath, fields: Any, acks: int, *rest: Any) -> list[Offset]:
@@ -38,7 +36,7 @@ def run_counted_by_batches() -> None:
 
 
 def gone_clients_still_weigh() -> None:
-    """45c: what the requests of a connection weighed is not given back when it ends."""
+    """45c: the weight of a connection's requests is not given back when it ends."""
 
     def closed(self: Ledger, connection: ConnectionId) -> None:
         account = self._accounts.pop(connection)

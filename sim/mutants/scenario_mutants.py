@@ -23,43 +23,43 @@ from raftlog.raft.throttle import Throttle
 
 
 def forgotten_and_content() -> None:
-    """47: a broker that hears that nobody knows it beats on."""
+    """47: a broker that the controller does not know goes on with its heartbeats."""
     registration._UNKNOWN = ()  # type: ignore[assignment]
 
 
 def transfers_never_end() -> None:
-    """48: a leader waits for its successor for ever, and takes no records meanwhile."""
+    """48: a leader waits for its successor without end, and takes no records meanwhile."""
     transfer._give_up = lambda state: None
 
 
 def lease_kept_while_it_hands_over() -> None:
-    """12f: a leader tells another to campaign, and answers reads by its lease still."""
+    """12f: a leader tells another replica to campaign, and still answers reads by its lease."""
     lease.give_up = lambda state: None
 
 
 def produces_without_an_end() -> None:
-    """49: a leader that cannot commit lets its producers wait for ever."""
+    """49: a leader that cannot commit lets its producers wait without end."""
     ProducePath.deadline = property(lambda self: NEVER)  # type: ignore[method-assign, assignment]
     ProducePath.expire = lambda self, now: None  # type: ignore[method-assign]
 
 
 def answers_of_an_earlier_boot() -> None:
-    """50: a broker that boots answers at once, out of the image that its disk has."""
+    """50: a broker that boots answers at once, from the image on its disk."""
     Clients._serves = property(lambda self: True)  # type: ignore[method-assign, assignment]
 
 
 def disks_get_no_more_time() -> None:
-    """51: who gave up for its disk's sake gives it no more time when it leads again."""
+    """51: a leader that gave up because of its disk gives it no more time when it leads again."""
     raft_rounds.GIVEN_UP_MAX = 0  # type: ignore[misc]
 
 
 def producers_never_released() -> None:
-    """52: who was paused for a group stays so when the group has committed (Redpanda 1503)."""
+    """52: a producer that was paused for a group stays paused after the commit (Redpanda 1503)."""
     Ledger.settled = lambda self, group, left: None  # type: ignore[method-assign]
 
 
 def time_by_the_wall_clock() -> None:
-    """53: what waits goes by the clock that people set."""
+    """53: timers go by the clock that people set."""
     real = Broker.handle
 
     def handle(self: Broker, events: Sequence[Event], now_ns: int, wall_ms: int) -> Effects:
@@ -75,7 +75,7 @@ def time_by_the_wall_clock() -> None:
 
 
 def producers_released_by_commits_only() -> None:
-    """52b: whether a group still holds much is looked at when it commits, and at no other time."""
+    """52b: whether a group still holds much is checked when it commits, and at no other time."""
     take, settle = PartitionReplica.take, WriteRounds._settle
     commits: set[PartitionReplica] = set()
 
@@ -96,7 +96,7 @@ _first_off_s: dict[Broker, int] = {}
 
 
 def duplicates_lie_at_the_beginning() -> None:
-    """54: who sends again is told that it is stored, at offset 0 (Bufstream 0.1.0)."""
+    """54: a producer that sends again hears that it is stored, at offset 0 (Bufstream 0.1.0)."""
     real = ProducePath._append_duplicate
 
     def append(self: ProducePath, known: Duplicate, *rest: Any, in_sync: bool) -> Any:
@@ -106,12 +106,12 @@ def duplicates_lie_at_the_beginning() -> None:
 
 
 def throttles_are_ignored() -> None:
-    """90: a leader sends learners all that there is, whatever its throttle says."""
+    """90: a leader sends learners everything at once, whatever its throttle says."""
     replication.pacing.limits_on = lambda state, follower: ()
 
 
 def voters_are_throttled() -> None:
-    """90b: who is in sync waits for the budget of moves (Kafka throttles only what is not)."""
+    """90b: a voter in sync waits for the budget of moves (Kafka throttles only the others)."""
 
     def limits_on(state: RaftState, follower: Progress) -> Any:
         throttling = state.options.throttling
@@ -121,7 +121,7 @@ def voters_are_throttled() -> None:
 
 
 def budgets_never_refill() -> None:
-    """90c: what a budget gave away it never gets back."""
+    """90c: a budget never gets back the bytes that it gave away."""
     Throttle.reserve = lambda self, now, byte_count: self.free_at  # type: ignore[method-assign]
     Throttle.settle = lambda self, byte_count: setattr(self, "free_at", NEVER)  # type: ignore[method-assign]
 

@@ -1,6 +1,8 @@
-"""Planted bugs of the shell, which only trio mode runs: back-pressure, partial sends, the order of
-answers, what the log writer reports; and one of the client's driver. In a heap of events nothing of
-this exists."""
+"""Planted bugs of the shell, which only trio mode runs, and one of the client's driver.
+
+They are in back-pressure, partial sends, the order of answers, and the reports of the log writer.
+The heap world has no such parts.
+"""
 
 from weakref import WeakKeyDictionary
 
@@ -48,7 +50,7 @@ def answers_as_they_come() -> None:
 
 
 def told_before_it_is_synced() -> None:
-    """35d: a round is reported when it is written; the next one syncs what it wrote."""
+    """35d: a round is reported when it is written; the next round syncs it."""
     step = log_writer._Performing.step
 
     def told(self: log_writer._Performing) -> bool:
@@ -79,7 +81,7 @@ def fetched_pieces_are_lost() -> None:
 
 
 def slices_of_lost_clients_stay_pinned() -> None:
-    """35f: what was queued for a connection that ended keeps its files open."""
+    """35f: bytes that were queued for a connection that ended keep its files open."""
 
     def close(self: Sender) -> None:
         self._closed = True
@@ -90,7 +92,7 @@ def slices_of_lost_clients_stay_pinned() -> None:
 
 
 def half_a_frame_holds_memory_for_ever() -> None:
-    """35g: a connection that ended inside a large frame still counts for what it held."""
+    """35g: a connection that ended inside a large frame still counts for the memory it held."""
 
     def release(self: Intake, who: Receiver) -> None:
         del self, who
@@ -110,7 +112,7 @@ def frames_are_not_counted() -> None:
 
 
 def both_directions_share_a_key() -> None:
-    """35i: what a broker sealed opens at itself."""
+    """35i: a frame that a broker sealed can be opened by that broker itself."""
     keys = seal_handshake._keys
 
     def shared(secret: bytes, whole: bytes, *, dialled: bool) -> seal_handshake.SessionKeys:

@@ -70,13 +70,15 @@ def producers_forgotten_at_failover() -> None:
 
 
 def producers_of_another_log() -> None:
-    """13d: a boot takes the producers of what was committed elsewhere, though its own log ends in
-    what was not (seed 6000616)."""
+    """13d: a boot takes the producers of entries committed elsewhere.
+
+    Its own log ends in entries that were not committed (seed 6000616).
+    """
     TermTable.holds = lambda self, index, term: True  # type: ignore[method-assign]
 
 
 def uncommitted_is_readable() -> None:
-    """14: a reader gets what lies above the high watermark."""
+    """14: a reader gets records above the high watermark."""
 
     def read(self: PartitionReplica, offset: Any, bytes_max: int) -> Any:
         return self.log.plan_read(offset, bytes_max, self.log.next_offset)
@@ -94,7 +96,7 @@ def names_not_synced() -> None:
 
 
 def index_trusted_over_the_log() -> None:
-    """17: a boot takes an index file's word for its segment, whatever else says."""
+    """17: a boot trusts an index file about its segment, whatever else contradicts it."""
 
     def loaded(self: Any, file: Any, following_file: Any) -> Any:
         stored = self._index_file(file)
@@ -123,12 +125,12 @@ def _ignore(ignored: type[DiskError]) -> None:
 
 
 def write_errors_ignored() -> None:
-    """21b: a write that fails is taken for done, and the next one goes on behind it."""
+    """21b: a failed write is taken for done, and the next one continues behind it."""
     _ignore(DiskError)
 
 
 def half_a_batch_is_left() -> None:
-    """21d: a full disk took half of a batch, and the group's next round goes on behind that."""
+    """21d: a full disk took half of a batch, and the group's next round continues behind that."""
     _ignore(DiskFull)
 
 
@@ -170,8 +172,10 @@ def log_start_before_it_is_committed() -> None:
 
 
 def membership_from_the_oldest_entry() -> None:
-    """25: a boot takes the membership from the log's entries, and from the head header only what
-    founded the group."""
+    """25: a boot takes the membership from the log's entries only.
+
+    From the head header it takes only the membership that founded the group.
+    """
     real = walked_log._Walker.__init__
 
     def begin(self: Any, disk: Any, spec: Any, *more: Any) -> None:
@@ -185,7 +189,7 @@ def membership_from_the_oldest_entry() -> None:
 
 
 def chain_never_compared() -> None:
-    """26: the chain is written down and never looked at again."""
+    """26: the chain is written and never compared."""
 
     def check(self: Walk, raft_index: Any, chain: Any, position: Any, what: str) -> bool:
         del chain, position, what
@@ -196,7 +200,7 @@ def chain_never_compared() -> None:
 
 
 def damage_cut_as_a_torn_tail() -> None:
-    """27: a boot does not ask the mark what was once there."""
+    """27: a boot does not ask the mark how far the log once went."""
     real = recovery.recover_replica
 
     def recover(disk: Any, spec: Any, mark: Any, options: Any, **more: Any) -> Any:
@@ -222,7 +226,7 @@ def lost_replica_begins_empty() -> None:
 
 
 def boot_numbers_not_compared() -> None:
-    """28b: an old copy of a directory is welcome: neither its boots nor its lives tell."""
+    """28b: an old copy of a directory is accepted: neither its boots nor its lives tell."""
     IncarnationBook.has = lambda self, incarnation: True  # type: ignore[method-assign]
     real = apply_brokers._register_again
 
@@ -236,8 +240,10 @@ def boot_numbers_not_compared() -> None:
 
 
 def votes_before_the_image() -> None:
-    """28d: a broker asks for votes and counts them before it has read what it knows of others,
-    and takes lives that it does not know for its own."""
+    """28d: a broker asks for votes, and counts them, before it has read what it knows of others.
+
+    It also takes lives that it does not know for its own.
+    """
     IncarnationBook.has = lambda self, incarnation: True  # type: ignore[method-assign]
     MetadataLog.behind = property(lambda self: False)  # type: ignore[method-assign,assignment]
 

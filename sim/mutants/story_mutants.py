@@ -1,5 +1,7 @@
-"""Planted bugs that others had: docs/internals/named_scenarios.md lists
-them. As in raft_mutants.py."""
+"""Planted bugs that other systems had: docs/internals/named_scenarios.md lists them.
+
+As in raft_mutants.py.
+"""
 
 from typing import Any
 
@@ -23,7 +25,7 @@ from raftlog.storage.boot import walked_log
 
 
 def pre_vote_taken_for_a_vote() -> None:
-    """5b: who would have voted has voted (canonical/raft 196)."""
+    """5b: a replica that would have voted counts as having voted (canonical/raft 196)."""
     real = election.on_pre_vote_reply
 
     def on_pre_vote_reply(state: RaftState, message: PreVoteReply) -> None:
@@ -37,24 +39,24 @@ def pre_vote_taken_for_a_vote() -> None:
 
 
 def leader_that_hears_nobody() -> None:
-    """10b: a leader leads on whoever answers (TigerBeetle's livelock of one direction)."""
+    """10b: a leader leads on though it hears no other (TigerBeetle's livelock of one direction)."""
     election._hears_quorum = lambda state: True
 
 
 def lease_outlives_a_pause() -> None:
-    """12d: who held a lease when it last looked still holds it (etcd 20418)."""
+    """12d: a leader whose lease held at its last look believes it still holds (etcd 20418)."""
     lease.holds = lambda state: state.role is LEADER and state.ready and state.lease_until > 0
 
 
 def leader_with_a_stalled_disk() -> None:
-    """10c: nobody minds that his own disk stands still (hashicorp 503)."""
+    """10c: a leader leads on although its own disk stands still (hashicorp 503)."""
     replication.deadline = lambda state: state.heartbeat_deadline
     RaftRounds.stalled = lambda self, now, limit: False  # type: ignore[method-assign]
     RaftRounds.leads_until = lambda self, limit: NEVER  # type: ignore[method-assign]
 
 
 def install_keeps_the_old_membership() -> None:
-    """15c: who was installed goes on with the voters that it knew (openraft 1808)."""
+    """15c: a replica that was installed goes on with the voters that it knew (openraft 1808)."""
 
     def on_installed(state: RaftState, position: Any) -> None:
         state.memberships[:] = [(position.membership_index, state.membership)]
@@ -75,7 +77,7 @@ def install_never_begins_again() -> None:
 
 
 def boot_forgets_an_uncommitted_membership() -> None:
-    """18d: of the memberships in its log a boot knows the committed ones (camunda 57389)."""
+    """18d: of the memberships in its log a boot knows only the committed ones (camunda 57389)."""
     real = walked_log._Walker._result
 
     def result(self: Any, fault: Any, seen: Any) -> Any:
@@ -87,7 +89,7 @@ def boot_forgets_an_uncommitted_membership() -> None:
 
 
 def removed_leader_leads_on() -> None:
-    """18e: a leader that is no voter any more stays (etcd 11038)."""
+    """18e: a leader that is no voter any more stays leader (etcd 11038)."""
     real = transfer.hand_over_and_follow
 
     def hand_over(state: RaftState, why: str) -> None:
@@ -98,7 +100,7 @@ def removed_leader_leads_on() -> None:
 
 
 def learner_refuses_its_vote() -> None:
-    """19c: who does not know of its promotion does not vote (raft-rs 57)."""
+    """19c: a replica that does not know of its promotion does not vote (raft-rs 57)."""
     for kind in (PreVoteRequest, VoteRequest):
         handler = node._HANDLERS[kind]
 
@@ -110,7 +112,7 @@ def learner_refuses_its_vote() -> None:
 
 
 def removal_takes_who_is_there() -> None:
-    """42: a removal takes the replica of the group that is there, whatever its id."""
+    """42: a removal takes the present replica of the group, whatever its id."""
     real = PartitionManager.delete
 
     def delete(self: PartitionManager, removal: Any) -> None:
@@ -123,7 +125,7 @@ def removal_takes_who_is_there() -> None:
 
 
 def min_in_sync_ignored() -> None:
-    """43: records are taken with as many copies as there are."""
+    """43: records are accepted with as many copies as there are."""
     real = InSyncSet.held_by
 
     def held_by(self: InSyncSet, minimum: int, *more: Any) -> Any:
@@ -135,7 +137,7 @@ def min_in_sync_ignored() -> None:
 
 
 def new_leader_counts_who_answered() -> None:
-    """43b: voters are in sync with a new leader when it has heard them."""
+    """43b: voters are in sync with a new leader once it has heard from them."""
     real = InSyncSet.lead
 
     def lead(self: InSyncSet, me: Any, voters: Any, last: Any, now: Any) -> None:
@@ -146,7 +148,7 @@ def new_leader_counts_who_answered() -> None:
 
 
 def successor_asks_first() -> None:
-    """44: whom leadership is handed to asks for pre-votes (dragonboat 223)."""
+    """44: the replica that is handed the leadership asks for pre-votes (dragonboat 223)."""
 
     def on_timeout_now(state: RaftState, message: TimeoutNow) -> None:
         if message.term == state.term and state.role is FOLLOWER:
