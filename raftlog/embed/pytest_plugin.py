@@ -152,7 +152,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def _problem_of_history(item: pytest.Item) -> str:
-    """What the judge says against the test's history; empty when it is valid."""
+    """The judge's objection to the test's history; empty when the history is valid."""
     history = item.stash.get(_HISTORY, None)
     if history is not None:
         try:

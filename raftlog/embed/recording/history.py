@@ -41,7 +41,7 @@ _HINTS: Final = {
     "application does not: recording(path, final_read=False)",
     "phantom": "record every producer of the topic, from when it is empty",
 }
-"""What may be missing in a test, by the class that then shows."""
+"""Class of anomaly -> the step that a test of this kind usually lacks."""
 
 
 @final
