@@ -319,7 +319,7 @@ for line in sys.stdin:
     [
         ('{"type": "info", "error": "timeout"}', ""),
         ('{"type": "ok", "value": 0}', "a send without a broker is ok at 0"),
-        ('{"type": "fail", "error": "timeout"}', "a send without a broker: Refused('timeout')"),
+        ('{"type": "fail", "error": "timeout"}', "a send without a broker: CallRefused('timeout')"),
     ],
 )
 def test_a_timeout_that_is_told_as_anything_but_unknown_is_found(said, told):
