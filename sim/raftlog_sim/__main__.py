@@ -1,10 +1,15 @@
 """`python -m raftlog_sim`: whole clusters from a seed. `raftlog sim` runs this as a process.
 
-Exit codes: 0 all well, 1 something failed, 2 a determinism check disagreed or nothing could be
-decided, 64 wrong usage, a file that is no case or a folder that cannot be written, 130 interrupted
-(Ctrl-C or SIGTERM, which end the processes it started, too).
-Errors stand on standard error as those of every command: what, on what, and what to do; with
-`--format json` one document in one line.
+Exit codes:
+
+    0    all well
+    1    something failed
+    2    a determinism check disagreed, or nothing could be decided
+    64   wrong usage, a file that is no case, or a folder that cannot be written
+    130  interrupted by Ctrl-C or SIGTERM; the processes that it started end too
+
+Errors go to standard error in the form that every command uses: what failed, on what, and what to
+do. With `--format json` an error is one document in one line.
 """
 
 import argparse
@@ -35,7 +40,7 @@ from raftlog_sim.hunting import mutation
 
 
 def main(arguments: list[str]) -> int:
-    """Run a command; its exit code."""
+    """Run a command; returns its exit code."""
     try:
         options = parser().parse_args(arguments)
         if not getattr(options, "mutant", ""):
@@ -59,8 +64,11 @@ def main(arguments: list[str]) -> int:
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM is a Ctrl-C: what was started is ended, what was found is told. A shell starts what
-    it puts behind `&` with SIGINT ignored, and Python leaves that so; who sends it means it."""
+    """Treat SIGTERM like Ctrl-C: end the processes that were started, and report what was found.
+
+    A shell starts a background command (`&`) with SIGINT ignored, and Python leaves it so. Here
+    SIGINT interrupts all the same, since its sender means it.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -83,7 +91,7 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 
 
 def parser() -> argparse.ArgumentParser:
-    """All commands; the reference page is made from it."""
+    """Build the parser of all commands; the reference page is made from it."""
     whole = argparse.ArgumentParser(
         prog="raftlog sim",
         description="Whole clusters from a seed: the product's own brokers in virtual time.",

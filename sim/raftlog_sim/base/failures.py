@@ -1,4 +1,4 @@
-"""What ended a run, as the one line that it is known by."""
+"""Describes the failure that ended a run in the one line by which it is known."""
 
 import traceback
 
@@ -7,7 +7,7 @@ from raftlog_sim.base.violation import Violation
 
 
 def told(error: BaseException) -> str:
-    """A failure, `<class>: <what>`."""
+    """Returns a failure as `<class>: <what>`."""
     if isinstance(error, Violation):
         return str(error)
     if isinstance(error, StuckError):
@@ -18,7 +18,7 @@ def told(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """File and line of the innermost frame, without the folder of this machine."""
+    """Returns file and line of the innermost frame, without the folder of this machine."""
     frames = traceback.extract_tb(error.__traceback__)
     name = frames[-1].filename.replace("\\", "/")
     for root in ("/raftlog/", "/raftlog_sim/"):

@@ -1,7 +1,7 @@
 """Delta debugging: the fewest items of a list that still fail (Zeller and Hildebrandt, 2002).
 
-It knows nothing of what the items are. Whoever calls says which of some candidates is the first
-that still fails *in the same way*; one that fails otherwise counts as passing.
+This module knows nothing about the items. The caller says which candidate is the first that still
+fails *in the same way*. A candidate that fails in another way counts as passing.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,21 +13,22 @@ import attrs
 T = TypeVar("T")
 
 First = Callable[[Sequence[T]], int | None]
-"""The place of the first candidate that still fails; None when none does, or time is out."""
+"""Returns the place of the first candidate that still fails; None when none does, or time is out.
+"""
 
 
 @final
 @attrs.define(eq=False)
 class Effort:
-    """How much was tried, and when to stop. `out_of_time` is asked before each candidate."""
+    """Counts the candidates that were tried. `out_of_time` is asked before each one."""
 
     out_of_time: Callable[[], bool]
     told: Callable[[int, int], None] = lambda tried, left: None
-    """Hears of each candidate: how many were tried, how many items are left."""
+    """Called after each candidate with the numbers of candidates tried and of items left."""
     left: int = 0
     tried: int = 0
     stopped: str = ""
-    """Why it ended before everything was tried; empty when it did not."""
+    """Why the search ended before it had tried everything; empty when it did not."""
 
     def may_go_on(self) -> bool:
         if not self.stopped and self.out_of_time():
@@ -35,13 +36,13 @@ class Effort:
         return not self.stopped
 
     def count(self) -> None:
-        """One more candidate is tried."""
+        """Count one more candidate."""
         self.tried += 1
         self.told(self.tried, self.left)
 
 
 def one_by_one(fails: Callable[[T], bool], effort: Effort) -> First[T]:
-    """Candidates are tried here, each after the one before."""
+    """Returns a `First` that tries the candidates in this process, one after another."""
 
     def first(candidates: Sequence[T]) -> int | None:
         for place, candidate in enumerate(candidates):
@@ -56,8 +57,11 @@ def one_by_one(fails: Callable[[T], bool], effort: Effort) -> First[T]:
 
 
 def minimise(items: Sequence[T], first: First[list[T]], effort: Effort) -> list[T]:
-    """A part of `items`, in their order, that still fails; no single item of it can go unless time
-    ran out. `items` themselves must fail: that is the caller's to know."""
+    """Returns a part of `items`, in their order, that still fails.
+
+    No single item of the result can be left out, unless time ran out. The caller must know that
+    `items` themselves fail.
+    """
     left = list(items)
     parts = 2
     while len(left) >= 2 and effort.may_go_on():
@@ -76,8 +80,10 @@ def minimise(items: Sequence[T], first: First[list[T]], effort: Effort) -> list[
 
 
 def _without_one_part(items: list[T], parts: int) -> list[list[T]]:
-    """With one of `parts` parts left out in each; late parts go first, for what comes after the
-    failure is never needed."""
+    """Returns the list without each of its `parts` parts in turn.
+
+    Late parts are left out first: items behind the failure are never needed.
+    """
     borders = [len(items) * part // parts for part in range(parts + 1)]
     return [
         items[:low] + items[high:] for low, high in reversed(list(pairwise(borders))) if high > low
@@ -85,9 +91,12 @@ def _without_one_part(items: list[T], parts: int) -> list[list[T]]:
 
 
 def simplify(start: T, simpler: Callable[[T], Sequence[T]], first: First[T]) -> T:
-    """Take simpler variants that still fail, until none does; `simpler` lists variants of a value,
-    boldest first, and must come to an end. After one that was taken its place in the new list is
-    tried next: those before it have just been refused, and get another chance in the next pass."""
+    """Replace a value by simpler variants that still fail, until none does.
+
+    `simpler` lists the variants of a value, boldest first, and must come to an end. After a variant
+    was taken, the search goes on at its place in the new list. The variants before that place were
+    just refused, and get another chance in the next pass.
+    """
     found, before = start, None
     while found != before:
         before, place = found, 0

@@ -1,4 +1,4 @@
-"""What became of a run, whatever its subject: enough to group it with others and to keep it."""
+"""The outcome of a run of any subject: enough to group it with others and to keep it."""
 
 import json
 import re
@@ -13,13 +13,15 @@ _BY_CLASS: Final = ("history-", "lost-acknowledged", "diverged", "stuck")
 
 
 def failure_class(failure: str) -> str:
-    """`election-safety` of `election-safety: n1 and n2 lead`; empty when nothing failed."""
+    """Returns `election-safety` for `election-safety: n1 and n2 lead`; "" when nothing failed."""
     return failure.partition(":")[0]
 
 
 def signature(failure: str) -> str:
-    """What two failures of one cause have in common: the text without its numbers. The judge's
-    findings, whose texts differ in every run, have their class only."""
+    """Returns what two failures of one cause have in common: the text without its numbers.
+
+    For the judge's findings it is the class alone, since their texts differ in every run.
+    """
     name = failure_class(failure)
     if not failure or name.startswith(_BY_CLASS):
         return name
@@ -29,8 +31,8 @@ def signature(failure: str) -> str:
 @final
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """See the module. `failure` is `<class>: <what>`, or empty; `document` is what run.json says of
-    it; `trace` are the lines of trace.txt, empty when they were not asked for."""
+    """How a run ended. `failure` is `<class>: <what>`, or empty. `document` is the run's part of
+    run.json. `trace` holds the lines of trace.txt; it is empty unless they were asked for."""
 
     seed: int
     failure: str
@@ -44,15 +46,17 @@ class Outcome:
     replicas: dict[str, Any] = attrs.Factory(dict)
     probes: dict[str, int] = attrs.Factory(dict)
     near_faults: tuple[tuple[str, str], ...] = ()
-    """Pairs of kinds that struck soon after each other (`fault_pairs`)."""
+    """Pairs of fault kinds that struck soon after each other (`fault_pairs`)."""
     story: tuple[str, ...] = ()
-    """The run for people, of subjects whose trace is short enough to be one."""
+    """The run in a form for people; only subjects with short traces have one."""
 
     @property
     def digest(self) -> str:
-        """Of all that two runs of a case must have in common: beside the trace also what clients
-        saw, the verdict, what was counted, and in which way it failed, without its words, which may
-        name a line."""
+        """Returns the digest of everything that two runs of one case must have in common.
+
+        Beside the trace it covers what clients saw, the verdict, the counts, and the failure's
+        signature. It leaves out the failure's words, which may name a line.
+        """
         alike = [
             self.signature,
             {**self.document, "failure": ""},

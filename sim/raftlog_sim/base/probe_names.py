@@ -1,6 +1,8 @@
-"""The names of all probes of the product, read from its source, and which of them a simulated run
-can reach at all: what sweeps and scenarios should reach together. And the names of its places for
-unusual paths, all of which seeds should take."""
+"""The names of the product's probes and of its unusual paths, read from its source.
+
+Sweeps and scenarios together should reach every probe that a simulated run can reach. Seeds should
+take every unusual path.
+"""
 
 import re
 from collections.abc import Collection
@@ -13,24 +15,25 @@ import raftlog_sim
 
 _CALL: Final = r"\b%s\(\s*\"([a-z0-9-]+)\""
 _MARKERS: Final = ("base/probes.py", "base/buggify.py")
-"""Their own docstrings have examples."""
+"""Files whose docstrings contain examples of calls, which are not probes."""
 
 
 @cache
 def probe_names() -> tuple[str, ...]:
-    """Every name that stands in a call of `probe`, sorted."""
+    """Returns every name that stands in a call of `probe`, sorted."""
     return _named_in_calls_of("probe")
 
 
 @cache
 def place_names() -> tuple[str, ...]:
-    """Every name that stands in a call of `buggify`, sorted."""
+    """Returns every name that stands in a call of `buggify`, sorted."""
     return _named_in_calls_of("buggify")
 
 
 @cache
 def fault_names() -> tuple[str, ...]:
-    """Every name in a call of `probe` in the simulator: what faults met. Files may ask for them."""
+    """Returns the names of the simulator's own probes, which say what faults met. Files may ask for
+    them."""
     return _named_in_calls_of("probe", Path(raftlog_sim.__file__).parent)
 
 
@@ -112,19 +115,19 @@ UNREACHABLE: Final = {
     "unknown-entry-kind": _FOUND,
     "target-refused-by-replica": "the image has valid targets only, and only a leader is told",
 }
-"""Probes that no run can pass, and why; tests of their own pass them (`scripts/test`)."""
+"""Probes that no run can reach, with the reason. Tests of their own reach them (`scripts/test`)."""
 
 
 def reachable_names() -> tuple[str, ...]:
-    """What sweeps and scenarios should reach."""
+    """Returns the probes that sweeps and scenarios should reach."""
     return tuple(name for name in probe_names() if name not in UNREACHABLE)
 
 
 def missed_names(reached: Collection[str]) -> list[str]:
-    """What they did not."""
+    """Returns the probes that sweeps and scenarios should reach and did not."""
     return [name for name in reachable_names() if name not in reached]
 
 
 def missed_places(taken: Collection[str]) -> list[str]:
-    """Unusual paths that were never taken on purpose."""
+    """Returns the unusual paths that no run took on purpose."""
     return [name for name in place_names() if name not in taken]

@@ -1,7 +1,7 @@
 """Randomness of a simulated world: keyed draws, never one global generator.
 
-A draw is a hash of (seed, stream, counter), so that removing one event shifts no draw of any
-other stream: that is what makes shrinking work. Streams are named after who draws:
+A draw is a hash of (seed, stream, counter). So removing one event shifts no draw of any other
+stream, and that is what makes shrinking work. A stream is named after the part that draws from it:
 a link, a node, a fault source.
 """
 
@@ -21,12 +21,12 @@ class Stream:
     _counter: int = 0
 
     def below(self, bound: int) -> int:
-        """An integer from 0 up to and without `bound`; 128 bits make the bias invisible."""
+        """Returns an integer from 0 up to and without `bound`; 128 bits make the bias invisible."""
         assert bound >= 1, bound
         return int.from_bytes(self.bytes(16), "big") % bound
 
     def bytes(self, count: int) -> bytes:
-        """`count` bytes of the stream."""
+        """Returns the next `count` bytes of the stream."""
         found = b""
         while len(found) < count:
             self._counter += 1
@@ -35,13 +35,13 @@ class Stream:
         return found[:count]
 
     def fork(self, label: str) -> "Stream":
-        """The stream of that label under this one."""
+        """Returns the stream of that label under this one."""
         return Stream(self.seed, f"{self.name}/{label}")
 
     def between(self, low: int, high: int) -> int:
-        """An integer from `low` to `high`, both included."""
+        """Returns an integer from `low` to `high`, both included."""
         return low + self.below(high - low + 1)
 
     def chance(self, parts: int, of: int) -> bool:
-        """True in `parts` of `of` draws."""
+        """Returns True in `parts` of `of` draws."""
         return self.below(of) < parts

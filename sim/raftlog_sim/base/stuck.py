@@ -1,5 +1,5 @@
-"""What a world raises that does not get anywhere."""
+"""The error of a world that makes no progress."""
 
 
 class StuckError(Exception):
-    """A world did not get to where a test wanted it in time, or nothing is left to happen."""
+    """A world did not reach the wanted state in time, or no action is left to perform."""

@@ -1,4 +1,4 @@
-"""The names of all invariants, and what is raised when one does not hold."""
+"""The names of all invariants, and the error that says that one does not hold."""
 
 from typing import Final
 
