@@ -143,7 +143,7 @@ class AnswerChecks:
     def _reply(self, node: "Node", desk: _Desk, reply: Reply) -> Iterator[tuple[str, str]]:
         waiting = desk.waiting.get(reply.connection)
         if waiting is None:
-            return  # the connection has ended: nobody hears it
+            return  # the connection has ended: no client hears it
         frames = None
         for number in range(reply.request_no, reply.request_no + reply.answers):
             if number not in waiting:

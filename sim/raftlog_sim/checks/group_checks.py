@@ -36,25 +36,25 @@ def _nothing(place: "Place") -> Iterable[int]:
 
 
 HISTORY_MAX: Final = 100_000
-"""Rows that are kept; a run makes some hundreds."""
+"""How many rows are kept; a run makes some hundreds."""
 
 Place = tuple[str, str, int]
 """Group, topic, partition."""
 
 
 class Generation(NamedTuple):
-    """A number of a group that was removed so often before."""
+    """A generation number of a group, with the number of removals of the group before it."""
 
     removals: int
     number: int
 
 
 Request = tuple[tuple[int, int], int]
-"""Connection and number, and the process that asks."""
+"""Connection and number of the request, and the process that sent it."""
 
 
 class SeenOffset(NamedTuple):
-    """One thing that happened: `what` a member said (`ask`) or heard (the answer's error code)."""
+    """One event: `what` a member said (`ask`) or heard (the answer's error code)."""
 
     at_ns: int
     process: int
@@ -67,8 +67,8 @@ class SeenOffset(NamedTuple):
 @final
 @attrs.define(eq=False)
 class Commit:
-    """One commit of one partition: from `begun` to `ended` (steps of evidence), a serial number
-    each. One of which nobody knows what became never ends."""
+    """One commit of one partition, from the step `begun` to the step `ended`. A commit whose
+    outcome is unknown never ends."""
 
     offset: int
     begun: int
@@ -79,24 +79,25 @@ class Commit:
 @final
 @attrs.define(eq=False)
 class GroupChecks:
-    """See the module. `step` counts everything that was said and heard, so that what happens at one
-    instant has an order too."""
+    """Checks the answers to members. `step` counts all requests and answers, so that events of one
+    instant have an order too."""
 
     removals: Callable[[str], int] = _never
-    """How often a group was removed, with its numbers: one that comes after begins at 1."""
+    """Returns how often a group was removed, with its numbers. A later group of that name begins at
+    1."""
     expired: Callable[["Place"], Iterable[int]] = _nothing
-    """The offsets that were removed, rightly, because they were old."""
+    """Returns the offsets that the coordinator rightly removed because they were old."""
     step: int = 0
     history: list[SeenOffset] = attrs.Factory(list)
     owners: dict[tuple[Place, Generation], str] = attrs.Factory(dict)
     leaders: dict[tuple[str, Generation], str] = attrs.Factory(dict)
     generations: dict[str, Generation] = attrs.Factory(dict)
-    """The highest that a join was answered with."""
+    """The highest generation of each group in an answer to a join."""
     began_with: dict[int, Generation] = attrs.Factory(dict)
-    """Of each request under way, the highest generation of its group when it was asked."""
+    """The highest generation of the group when a request was asked, by its serial number."""
     commits: dict[Place, list[Commit]] = attrs.Factory(dict)
     delivered: dict[Place, dict[int, None]] = attrs.Factory(dict)
-    """Offsets of the records that some member was given."""
+    """Offsets of the records that some member received."""
     open: dict[Request, int] = attrs.Factory(dict)
     """Requests that wait for an answer, with their API."""
     _waiting: dict[int, list[tuple[Place, Commit]]] = attrs.Factory(dict)
@@ -106,7 +107,7 @@ class GroupChecks:
     # --- what is said and heard -------------------------------------------------------------------
 
     def asked(self, process: int, key: int, body: Any, now: int) -> int:
-        """A request leaves; its serial number."""
+        """Note a request that leaves; returns its serial number."""
         self.step += 1
         serial = self.step
         self._note(now, process, key, body, None, "")
@@ -124,7 +125,7 @@ class GroupChecks:
     def answered(
         self, process: int, serial: int, key: int, request: Any, body: Any, now: int
     ) -> Iterator[tuple[str, str]]:
-        """An answer has come: what was looked at, each with what is wrong, or nothing."""
+        """Check an answer; yields (invariant, error or "") for each check."""
         self.step += 1
         code = getattr(body, "error_code", None)
         self._note(now, process, key, request, code if code is not None else 0, str(body)[:200])
@@ -141,17 +142,20 @@ class GroupChecks:
             yield "group-offsets-kept", self._fetched(begun, body)
 
     def closed(self, request: Request) -> None:
-        """It is answered, or never will be."""
+        """Note that a request is answered, or never will be."""
         if self.open.pop(request, None) in _ONCE:
             self._answered[request] = None
 
     def answered_again(self, request: Request) -> Iterator[tuple[str, str]]:
-        """An answer came that no request of a group waits for."""
+        """Check an answer for which no request of a group waits."""
         if request in self._answered:
             yield "group-answered-once", f"process {request[1]} hears twice of a request"
 
     def owes(self) -> str:
-        """All groups have settled: no JoinGroup or SyncGroup waits on a connection that is open."""
+        """Returns the requests that are unanswered after all groups settled; "" for none.
+
+        No JoinGroup or SyncGroup may wait on an open connection then.
+        """
         left = [(key, request) for request, key in self.open.items() if key in _ONCE]
         return f"{left[:3]} were never answered" if left else ""
 
@@ -163,7 +167,7 @@ class GroupChecks:
             return ""
         group = request.group_id
         if self.removals(group) != before.removals:
-            return ""  # nobody knows of which of the two groups this is
+            return ""  # the answer may be of either of the two groups
         generation = Generation(before.removals, body.generation_id)
         self.generations[group] = max(generation, self.generations.get(group, generation))
         if generation < before:
@@ -221,7 +225,11 @@ class GroupChecks:
         return ""
 
     def _explained(self, place: Place, begun: int, offset: int) -> str:
-        """A register: a read gives a write that was not replaced before the read began."""
+        """Returns what is wrong with a fetched offset; "" for nothing.
+
+        The offset is a register: a read returns a write that no other had replaced before the read
+        began.
+        """
         writes = [each for each in self.commits.get(place, ()) if not each.refused]
         done = [each for each in writes if each.ended < begun]
         if offset < 0:
@@ -241,12 +249,15 @@ class GroupChecks:
     # --- at least once ----------------------------------------------------------------------------
 
     def given(self, group: str, topic: str, partition: int, offsets: Iterable[int]) -> None:
-        """A member was given these records."""
+        """Note the records that a member received."""
         self.delivered.setdefault((group, topic, partition), {}).update(dict.fromkeys(offsets))
 
     def skipped(self, acknowledged: Mapping[tuple[int, int], str], topic: str) -> str:
-        """Every acknowledged record below the offset that a group has committed was given to some
-        member. Of topics that lose no records."""
+        """Returns an acknowledged record that no member received though the group committed past
+        it; or "".
+
+        The topic must be one that loses no records.
+        """
         for place, writes in sorted(self.commits.items()):
             end = max((each.offset for each in writes if each.ended < _NEVER), default=0)
             given = self.delivered.get(place, {})
@@ -272,7 +283,8 @@ _CERTAINLY_NOT: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
 )
-"""Refusals of a commit before anything is proposed; of others it may be committed all the same."""
+"""Errors that refuse a commit before anything is proposed. After any other error the commit may
+succeed all the same."""
 
 
 def _committed(body: Any) -> Iterator[tuple[Place, int]]:

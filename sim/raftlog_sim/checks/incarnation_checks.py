@@ -1,8 +1,9 @@
-"""Only a broker that is put back is taken for an old copy. A message that decides counts only when
-the life of its sender's directory is on the disk of the broker that counts it.
+"""Checks how a broker treats peers whose directory may be an old copy.
 
-Whether it is there is looked up on the disk, as a power loss would leave it. While it is not, no
-vote of that peer is counted, and what its replicas are known to hold, or echoed, does not grow.
+A broker takes a directory for an old copy only if the run put one back. A message that decides
+counts only when the life of its sender's directory is on the disk of the broker that counts it. The
+checks look for it on that disk, as a power loss would leave it. While it is not there, the broker
+counts no vote of that peer. The progress that it knows of the peer's replicas does not grow.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +29,8 @@ Place = tuple[NodeId, NodeId, GroupId]
 @final
 @attrs.define(eq=False)
 class IncarnationChecks:
-    """`before`: what a leader knew of a follower when their session began, and in which term."""
+    """Checks whom a broker believes. `before` holds what a leader knew of a follower when their
+    session began, and the term."""
 
     before: dict[Place, tuple[int, int, int]] = attrs.Factory(dict)
 
@@ -86,7 +88,7 @@ def _wrongly_refused(node: "Node") -> str:
 
 
 def _progress(replica: PartitionReplica, peer: NodeId) -> tuple[int, int]:
-    """Match and echoed round of a follower, 0 where there is none."""
+    """Returns match and echoed round of a follower; 0 where there is none."""
     for each, follower in replica.node.progress.items():
         if each.node == peer:
             return follower.match, follower.echoed

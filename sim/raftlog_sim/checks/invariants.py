@@ -58,13 +58,13 @@ _PROMISES: Final = {VoteReply: None, VoteRequest: None, AppendReply: None}
 @final
 @attrs.define(eq=False)
 class Invariants:
-    """See the module. `checked` counts, per name, how often something was really compared."""
+    """Checks every turn. `checked` counts, per invariant, how often it really compared things."""
 
     checked: dict[str, int] = attrs.Factory(lambda: dict.fromkeys(NAMES, 0))
     ghost: dict[GroupId, dict[RaftIndex, Seen]] = attrs.Factory(dict)
     ghost_end: dict[GroupId, RaftIndex] = attrs.Factory(dict)
     ghost_ends: dict[GroupId, dict[int, RaftIndex]] = attrs.Factory(dict)
-    """Up to where the leader of each term committed, in the order of terms."""
+    """The last entry that the leader of each term committed, in the order of terms."""
     leaders: dict[tuple[GroupId, int], ReplicaId] = attrs.Factory(dict)
     told_terms: dict[tuple[GroupId, ReplicaId], int] = attrs.Factory(dict)
     ends: dict[tuple[GroupId, int, int], int] = attrs.Factory(dict)
@@ -73,14 +73,13 @@ class Invariants:
     """The highest watermark that any node showed."""
     outlines: dict[tuple[GroupId, ReplicaId], Outline] = attrs.Factory(dict)
     lives: dict[tuple[GroupId, ReplicaId], PartitionReplica] = attrs.Factory(dict)
-    """A replica that was closed and recovered begins anew, in the same boot too."""
+    """The last life of each replica id; a recovery begins another one, in the same boot too."""
     before_damage: dict[tuple[GroupId, ReplicaId], Outline] = attrs.Factory(dict)
-    """The most that a replica was seen to be before its disk was damaged, or an old copy of it put
-    back."""
+    """The furthest outline of each replica before its disk was damaged or made an old copy."""
     drawn: dict[PartitionReplica, tuple[object, ...]] = attrs.Factory(dict)
     """The outline of each replica object as it was last seen; only looked up, never iterated."""
     memberships: dict[tuple[GroupId, ReplicaId, int], Membership] = attrs.Factory(dict)
-    """What a leader last worked with, per term."""
+    """The membership that a leader last worked with, per term."""
     committed: dict[GroupId, CommittedFacts] = attrs.Factory(dict)
     metadata: MetadataChecks = attrs.field(init=False)
     replicas: ReplicaChecks = attrs.field(init=False)
@@ -154,7 +153,7 @@ class Invariants:
         replicas: "dict[GroupId, PartitionReplica]",
         events: "Sequence[Event]",
     ) -> None:
-        """Those of a node's replicas whose outline changed."""
+        """Check those of a node's replicas whose outline changed."""
         drawn, boots = self.drawn, node.boots
         for group, replica in replicas.items():
             outline = outline_of(boots, replica)
@@ -179,7 +178,7 @@ class Invariants:
         return node.rolled_back or node.number in self.damaged
 
     def _begun(self, node: "Node", replica: PartitionReplica, before: Outline) -> None:
-        """A life of a replica begins; `before` is how it was last seen."""
+        """Note that a life of a replica begins; `before` is its outline when it was last seen."""
         key = (replica.group, replica.me)
         excused = self._is_excused(node)
         if excused:
@@ -192,8 +191,7 @@ class Invariants:
     # --- what a node says -------------------------------------------------------------------------
 
     def _promised(self, node: "Node", message: VoteReply | VoteRequest | AppendReply) -> None:
-        """What a replica promised in a term it remembers for ever: later promises are of no lower
-        term, across crashes too; and what it promises lies on its disk."""
+        """Check that promises never go back in term, across crashes too, and lie on the disk."""
         self.checked["term-monotone"] += 1
         key = (message.group, message.sender)
         if self.life.is_news(node, key):
@@ -219,12 +217,12 @@ class Invariants:
         self.judge(self.elections.asks(node, message, damaged=damaged))
 
     def _acknowledged_entries(self, node: "Node", message: AppendReply) -> None:
-        """The replica may have ended in the turn in which it said so (seed 6401976)."""
+        """Check that acknowledged entries are durable."""
         replica, sender = node.broker.context.replicas.get(message.group), message.sender
         self.checked["promise-durable"] += 1
         if replica is not None and replica.me == sender:
             durable = truth.durable_index(node, replica)
-        else:
+        else:  # it may have ended in the turn in which it acknowledged (seed 6401976)
             durable = truth.after_a_crash(node, sender, message.match)
             seen = self.outlines.get((message.group, sender), NOTHING)
             held = max(seen.durable, min(durable, message.match))
@@ -237,7 +235,7 @@ class Invariants:
             )
 
     def acknowledged(self, group: GroupId, offset: int) -> None:
-        """A producer heard that its record is stored at this offset."""
+        """Note that a producer heard that its record is stored at this offset."""
         self.checked["acknowledged-committed"] += 1
         if offset >= self.shown.get(group, 0):
             raise Violation(
@@ -247,7 +245,7 @@ class Invariants:
             )
 
     def read(self, group: GroupId, floor: int, high_watermark: int) -> None:
-        """A linearizable read was answered: it knows everything acknowledged before it began."""
+        """Check a linearizable read: it knows everything that was acknowledged before it began."""
         self.checked["linearizable-read"] += 1
         if high_watermark < floor:
             raise Violation(
@@ -293,7 +291,7 @@ class Invariants:
         self._published(group, replica)
 
     def _durable(self, node: "Node", group: GroupId, replica: PartitionReplica) -> None:
-        """What a log holds to be durable lies on the disk, synced, under a name that is."""
+        """Check that entries that a log holds to be durable are synced, under a durable name."""
         self.checked["durable-on-disk"] += 1
         real, held = truth.durable_index(node, replica), replica.log.durable_index
         if real < held:
@@ -327,9 +325,9 @@ class Invariants:
         self.judge((("bounded", bound_checks.senders(replica)),))
 
     def _commit_rule(self, group: GroupId, replica: PartitionReplica, since: int) -> None:
-        """Only entries of the leader's own term are committed by counting; when they are, they lie
-        on the synced disks of a majority (of both halves when joint) of a configuration that was in
-        force in this turn: before it, that of entry `since` was."""
+        """Check that a leader commits only durable entries, and counts only those of its own term.
+        They lie on the synced disks of a majority of a configuration in force in this turn, of both
+        halves when joint. Before the turn, the configuration of entry `since` was in force."""
         self.checked["commit-rule"] += 1
         index, term = replica.commit, replica.node.term
         found = replica.log.term_at(index)
@@ -347,8 +345,7 @@ class Invariants:
             raise Violation("committed-durable", what)
 
     def _short(self, group: GroupId, membership: Membership, index: RaftIndex, term: int) -> str:
-        """What keeps the entry from being durable there, for a leader of that term; empty when
-        nothing does."""
+        """Returns why an entry is not durable on a majority, for a leader of that term, or ""."""
         for voters in (membership.voters, membership.outgoing):
             have = [voter for voter in voters if self._has(group, voter, term) >= index]
             if voters and len(have) <= len(voters) // 2:
@@ -356,15 +353,15 @@ class Invariants:
         return ""
 
     def _has(self, group: GroupId, replica: ReplicaId, term: int) -> int:
-        """Up to which entry this replica was last seen to be durable, for a leader of that term.
-        What it said to leaders before its disk was damaged holds: it may still be on its way (seeds
-        3000884, 6800700). A damaged one votes for nobody who lacks it, an old copy for nobody."""
+        """Returns the last entry that this replica was seen to hold durably, for that leader. Its
+        words from before its disk was damaged hold, since they may be on their way (seeds 3000884,
+        6800700). It votes for no candidate that lacks the entry; an old copy votes for none."""
         seen = self.outlines.get((group, replica), NOTHING).durable
         said = self.before_damage.get((group, replica), NOTHING)
         return max(seen, said.durable) if term <= said.term else seen
 
     def _steps(self, group: GroupId, replica: PartitionReplica) -> None:
-        """A leader goes from one configuration to the next only so that quorums overlap."""
+        """Check that the quorums of a leader's successive configurations overlap."""
         key, now = (group, replica.me, replica.node.term), replica.membership
         before = self.memberships.get(key)
         self.memberships[key] = now
@@ -379,8 +376,8 @@ class Invariants:
             raise Violation("membership-steps", f"group {group}: from {before} to {now}")
 
     def _complete(self, group: GroupId, replica: PartitionReplica) -> None:
-        """A new leader holds everything that leaders of earlier terms committed (Raft, figure 3).
-        One whose votes were long under way may well lack what those of later terms did."""
+        """Check that a new leader holds the commits of earlier terms (Raft, figure 3). One whose
+        votes came late may lack the commits of later terms."""
         ends, mine = self.ghost_ends.get(group, {}), replica.node.term
         end = next((ends[term] for term in reversed(ends) if term < mine), RaftIndex(0))
         if end == 0:
@@ -396,7 +393,7 @@ class Invariants:
             )
 
     def _matching(self, group: GroupId, replica: PartitionReplica) -> None:
-        """Equal index and term mean an equal chain, on whatever replica and at whatever time."""
+        """Check that equal index and term mean an equal chain, on every replica and at any time."""
         log = replica.log
         chain = log.chain_at(log.last_index)
         if chain is None or log.last_index == 0:
@@ -443,7 +440,7 @@ class Invariants:
             )
 
     def _published(self, group: GroupId, replica: PartitionReplica) -> None:
-        """No node shows its clients a high watermark below one that it showed before."""
+        """Check that no node shows clients a high watermark below one that it showed before."""
         if not (replica.node.leading and replica.publishing):
             return
         self.checked["high-watermark-monotone"] += 1
@@ -459,7 +456,7 @@ class Invariants:
         self.shown[group] = max(now, self.shown.get(group, 0))
 
     def judge(self, found: "Iterable[tuple[str, str]]") -> None:
-        """Names of what was compared, each with what is wrong, or nothing."""
+        """Count checks, given as (invariant, error or ""). Raises `Violation` for an error."""
         for name, problem in found:
             self.checked[name] += 1
             if problem:
@@ -468,8 +465,8 @@ class Invariants:
     # --- all of it --------------------------------------------------------------------------------
 
     def whole(self, nodes: "list[Node]") -> None:
-        """Everything on these nodes: each committed entry that a replica holds is the ghost's, and
-        what is held to be durable is."""
+        """Check these nodes whole: committed entries equal the ghost's, and durable ones are
+        durable."""
         for node in nodes:
             self.judge(self.replicas.whole(node))
             self.judge((("bounded", bound_checks.queues(node)),))
@@ -486,15 +483,15 @@ class Invariants:
                     self._same_as_ghost(group, replica, RaftIndex(number))
 
     def finish(self, nodes: "list[Node]") -> None:
-        """In the end, all whole and converged: also the files tell the same story everywhere."""
+        """Check a cluster that has converged: all files hold the same too."""
         self.whole(nodes)
         self.judge(("one-cluster", self.cluster.differs(node)) for node in nodes)
         self.judge(file_checks.equal_files(nodes))
 
     def at_rest(self, nodes: "list[Node]") -> None:
-        """Every client has heard what it waited for: no broker owes an answer."""
+        """Check that no broker owes an answer once every client has stopped waiting."""
         self.judge(("answered-once", self.answers.unanswered(node)) for node in nodes)
 
     def document(self, violated: str = "") -> dict[str, object]:
-        """For verdict.json."""
+        """Returns the counts for verdict.json."""
         return counted(self.checked, violated)

@@ -27,19 +27,21 @@ Key = tuple[GroupId, ReplicaId]
 @final
 @attrs.define(eq=False)
 class LifeChecks:
-    """`votes` and `told_terms` are those of the invariants: what a replica ever said. `registered`:
-    the last boot in which an id that spoke was found on the disk. `failed`: lives that ended with a
-    failed write, and where their logs ended then."""
+    """Checks the lives of replicas. `votes` and `told_terms` are those of the invariants: all that
+    a replica ever said. `registered` holds the last boot in which the disk had an id that spoke.
+    `failed` holds the lives that ended with a failed write, each with the end of its log at that
+    moment."""
 
     votes: dict[tuple[GroupId, int, ReplicaId], ReplicaId]
     told_terms: dict[Key, int]
     registered: dict[Key, int] = attrs.Factory(dict)
     failed: dict[Key, tuple[PartitionReplica, int]] = attrs.Factory(dict)
     emptied: dict[Key, None] = attrs.Factory(dict)
-    """Whose log was cut to nothing, and has held nothing durable since: it may begin empty."""
+    """Replicas whose log was cut to nothing and has held nothing durable since. They may begin
+    empty."""
 
     def held(self, replica: PartitionReplica, now: Outline) -> None:
-        """A replica that runs, and whose durable end moved."""
+        """Note the durable end of a running replica after it moved."""
         key = (replica.group, replica.me)
         if now.durable:
             self.emptied.pop(key, None)
@@ -49,8 +51,11 @@ class LifeChecks:
     def began_again(
         self, node: "Node", replica: PartitionReplica, before: Outline, *, excused: bool
     ) -> Iterator[tuple[str, str]]:
-        """An id that ran before runs again. `before` is the most that was known of it; `excused`:
-        damage may have taken something since."""
+        """Check an id that ran before and runs again.
+
+        `before` is the most that was known of it. `excused` says that damage may have taken
+        something since.
+        """
         key = (replica.group, replica.me)
         ended = self.failed.pop(key, None)
         if ended is not None:
@@ -66,8 +71,12 @@ class LifeChecks:
             yield "kept-across-lives", _lost(replica, before) or self._forgot(node, replica)
 
     def _forgot(self, node: "Node", replica: PartitionReplica) -> str:
-        """Term and vote are at least what is stored, what was told, and the last entry's term; in a
-        term that only the log knew nobody gets a vote (it may have been given)."""
+        """Returns an error when a replica forgot its term or vote; "" when it did not.
+
+        The term is at least the stored one, the one that the replica last spoke in, and that of its
+        last entry. In a term that only the log knew the replica votes for no other: it may have
+        voted.
+        """
         group, me, state = replica.group, replica.me, replica.node
         stored = truth.stored_state(node, group)
         told = self.told_terms.get((group, me), 0)
@@ -81,8 +90,8 @@ class LifeChecks:
             vote = stored.vote
         if vote not in (None, state.vote):
             return f"{me} voted for {vote} in term {state.term} of group {group}, now {state.vote}"
-        # What a replica is told in the very turn in which it begins, another term and that leader's
-        # first entry, is not durable yet (seed 9501329).
+        # A replica may hear another term and that leader's first entry in the very turn in which it
+        # begins. Neither is durable yet (seed 9501329).
         begun_with = replica.log.durable_end
         alone = begun_with is not None and stored.term < state.term == begun_with.term
         if alone and state.vote not in (None, me):
@@ -93,12 +102,14 @@ class LifeChecks:
         return ""
 
     def is_news(self, node: "Node", key: Key) -> bool:
-        """Whether `speaks` has something to look at."""
+        """Whether `speaks` has something to check."""
         return self.registered.get(key) != node.boots or key in self.failed
 
     def speaks(self, node: "Node", key: Key) -> Iterator[tuple[str, str]]:
-        """A replica votes, asks for votes or acknowledges, in this boot for the first time or after
-        a write of it had failed."""
+        """Check a replica that votes, asks for votes or acknowledges.
+
+        It does so for the first time in this boot, or after a write of it failed.
+        """
         group, me = key
         ended = self.failed.get(key)
         if ended is not None:
@@ -115,9 +126,11 @@ class LifeChecks:
     def write_failed(
         self, node: "Node", event: "WriteFailed", lives: dict[Key, PartitionReplica]
     ) -> "Iterator[tuple[str, str]]":
-        """In this turn the replicas concerned learned that a write of theirs had failed: they say
-        and take nothing more, until they begin again. A further directory that fails takes no
-        other with it."""
+        """Note that replicas learned in this turn of a failed write of theirs.
+
+        They send and take nothing more until they begin again. A failed further directory takes no
+        other directory with it.
+        """
         failed = directory_of(event.error.on)
         if failed:
             lies_in = node.broker.context.log_directories.directory_of
@@ -143,7 +156,7 @@ def _went_on(replica: PartitionReplica, last_index: int) -> str:
 
 
 def _begins_empty(replica: PartitionReplica, before: Outline) -> str:
-    """An id never starts empty twice, whatever damage took: it is damaged then, or lost."""
+    """Returns an error when an id starts empty a second time and whole, whatever damage took."""
     if replica.log.last_index or replica.node._state.damaged is not None or not before.durable:
         return ""
     return (
@@ -153,8 +166,10 @@ def _begins_empty(replica: PartitionReplica, before: Outline) -> str:
 
 
 def _complains(replica: PartitionReplica) -> str:
-    """A replica holds itself damaged, on a disk that nothing has damaged: it votes for nobody and
-    leads no more until it is repaired, for nothing."""
+    """Returns an error when a replica holds itself damaged on an undamaged disk.
+
+    Such a replica would not vote or lead until a needless repair.
+    """
     damaged = replica.node._state.damaged
     if damaged is None:
         return ""
@@ -162,8 +177,11 @@ def _complains(replica: PartitionReplica) -> str:
 
 
 def _cut(node: "Node", replica: PartitionReplica) -> str:
-    """What lies before the durable mark is never cut as a torn tail, whatever damage took: where
-    the log ends earlier in the very file of the mark, the replica is damaged."""
+    """Returns an error when a boot cut entries before the durable mark as a torn tail.
+
+    That is wrong even on a damaged disk. A replica whose log ends earlier, in the very file of the
+    mark, is damaged.
+    """
     group, log = replica.group, replica.log
     mark = truth.stored_mark(node, group)
     if mark is None or replica.node._state.damaged is not None or not log.segments:
@@ -177,7 +195,8 @@ def _cut(node: "Node", replica: PartitionReplica) -> str:
 
 
 def _lost(replica: PartitionReplica, before: Outline) -> str:
-    """What was durable when the last life ended is there (a truncation of it counted then)."""
+    """Returns an error when durable entries of the last life are missing. Truncated ones are not
+    durable."""
     if replica.log.last_index >= before.durable:
         return ""
     return (

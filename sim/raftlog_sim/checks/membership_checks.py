@@ -29,9 +29,10 @@ _MEMBERSHIP: Final = EntryKind.MEMBERSHIP
 @final
 @attrs.define(eq=False)
 class MembershipChecks:
-    """`entries`: the membership at (group, index, term) ever in force; without a term where
-    the entry lies before a log's beginning, hence is committed, or the founding. `scanned`: up to
-    where a replica's entries were looked through; only looked up, never iterated."""
+    """Checks the memberships of all replicas. `entries` holds every membership ever in force, by
+    group, index and term. The term is None where the entry lies before a log's beginning, hence is
+    committed, or is the founding. `scanned` holds the last checked entry of each replica; it is
+    never iterated."""
 
     entries: dict[tuple[GroupId, int, int | None], Membership] = attrs.Factory(dict)
     scanned: dict[PartitionReplica, int] = attrs.Factory(dict)
@@ -43,10 +44,9 @@ class MembershipChecks:
         now: Outline,
         image: "ClusterImage | None" = None,
     ) -> "Iterator[tuple[str, str]]":
-        """A replica changed, and `concerns` said so: the name of each invariant that was looked at,
-        and what is wrong, or nothing."""
+        """Check a replica that changed as `concerns` said; yields (invariant, error or "")."""
         if before.boot and now.last_term != before.last_term:
-            self.scanned.pop(replica, None)  # something may have been cut, and other entries put
+            self.scanned.pop(replica, None)  # a truncation may have replaced entries
         yield "membership-in-force", self.in_force(replica)
         if now.leading and now.membership_index > before.membership_index:
             yield "one-change-at-a-time", _begun(replica, now)
@@ -54,7 +54,7 @@ class MembershipChecks:
                 yield "controllers-wanted", _unwanted(replica, now, image)
 
     def in_force(self, replica: PartitionReplica) -> str:
-        """See the module: what is wrong, or nothing."""
+        """Returns what is wrong with the membership in force; "" for nothing."""
         log, used = replica.log, replica.node._state.memberships[-1]
         index, membership = used
         where = f"{replica.me} of group {replica.group} works with {membership} of entry {index}"
@@ -74,14 +74,14 @@ class MembershipChecks:
                 return f"{where}, the header of its head segment says {head}"
             term = None
         terms = (term, None) if term is not None and index <= replica.commit else (term,)
-        for each in terms:  # None: of those whose logs begin behind it, for it was committed
+        for each in terms:  # None: logs that begin behind it
             known = self.entries.setdefault((replica.group, index, each), membership)
             if known != membership:
                 return f"{where}; others had {known} there"
         return ""
 
     def _newest(self, replica: PartitionReplica) -> Entry | None:
-        """The last membership entry among those in memory that were not looked through yet."""
+        """Returns the last membership entry in memory that was not checked yet."""
         log = replica.log
         first = max(self.scanned.get(replica, 0) + 1, log.first_index, log._window.entries_first)
         self.scanned[replica] = log.last_index
@@ -92,7 +92,7 @@ class MembershipChecks:
 
 
 def concerns(replica: PartitionReplica, before: Outline, now: Outline) -> bool:
-    """Whether `MembershipChecks.looked` would find anything to look at."""
+    """Whether `MembershipChecks.looked` would find anything to check."""
     return (
         now.membership_index != before.membership_index
         or replica.log.memberships[-1][0] != now.membership_index
@@ -103,8 +103,10 @@ def concerns(replica: PartitionReplica, before: Outline, now: Outline) -> bool:
 
 
 def _unwanted(replica: PartitionReplica, now: Outline, image: "ClusterImage") -> str:
-    """The leader of the metadata began a membership itself: the committed image wants each voter
-    that comes, and none that goes."""
+    """Returns the voters that a metadata leader changes against the committed image; "" for none.
+
+    The image must want each voter that comes, and none that goes.
+    """
     log, pairs = replica.log, replica.log.memberships
     if len(pairs) < 2 or log.term_at(RaftIndex(now.membership_index)) != now.term:
         return ""
@@ -117,12 +119,14 @@ def _unwanted(replica: PartitionReplica, now: Outline, image: "ClusterImage") ->
 
 
 def _begun(replica: PartitionReplica, now: Outline) -> str:
-    """Of a leader with a membership that is new: if it is its own, the one before is committed, and
-    so is something of the leader's own term. What is not committed now was not when it began, for
-    commit never falls."""
+    """Returns what is wrong with a membership that a leader begins itself; "" for nothing.
+
+    The membership before it must be committed, and some entry of the leader's own term. An entry
+    that is not committed now was not committed then either, since commit never falls.
+    """
     log, index = replica.log, now.membership_index
     if log.term_at(RaftIndex(index)) != now.term:
-        return ""  # what an earlier leader left, seen together with the election
+        return ""  # an earlier leader left it; the election shows it too
     where = f"{replica.me} leads group {replica.group} in term {now.term} and began {index}"
     pairs = log.memberships
     if len(pairs) > 1 and pairs[-2][0] > now.commit:
@@ -133,7 +137,7 @@ def _begun(replica: PartitionReplica, now: Outline) -> str:
 
 
 def _told_by(entries: list[Entry]) -> Membership | None:
-    """What the first of these entries says; None when it is no membership, or there is none."""
+    """Returns the membership that the first of these entries holds; None when it holds none."""
     if not entries or entries[0].kind is not _MEMBERSHIP:
         return None
     body = parse_control_entry(entries[0].batch, CorruptData, "membership entry").body

@@ -1,5 +1,7 @@
-"""Checks the metadata group's state after every turn: all nodes have the same, and no id that it
-gave is ever given again."""
+"""Checks the metadata group's state after every turn.
+
+All nodes have the same state. No id that the group gave is ever given again.
+"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, final
@@ -20,11 +22,14 @@ _Place = tuple[int, int, int]
 @final
 @attrs.define(eq=False)
 class MetadataChecks:
-    """`images`: the last one seen of each node. `topics`: the oldest version of the image with the
-    topic, and the oldest later one without it, or 0. `blocks`: who gives the producer ids from that
-    one on, a node and the count of its boots. `reports`: the newest version of the image with the
-    group, and whose leader's report that version knows. `asked`: what administrators want.
-    `given`: what `_given` said of a node when it was last looked at."""
+    """Checks the images of all nodes.
+
+    `images` holds the last image seen of each node. `topics` holds the oldest image version with a
+    topic, and the oldest later one without it, or 0. `blocks` says who gives the producer ids from
+    a first id on: a node and its boot count. `reports` holds the newest image version with a group,
+    and the leader's report in it. `asked` is what administrators want. `given` is the last `_given`
+    of each node.
+    """
 
     asked: TopicChecks
     images: dict[NodeId, object] = attrs.Factory(dict)
@@ -35,7 +40,7 @@ class MetadataChecks:
     given: dict[NodeId, tuple[int, int]] = attrs.Factory(dict)
 
     def has_news(self, node: "Node") -> bool:
-        """Whether `after_turn` would find anything to look at: most turns bring nothing."""
+        """Whether `after_turn` would find anything to check; most turns bring nothing."""
         context = node.broker.context
         return (
             self.images.get(node.number) is not context.image
@@ -44,7 +49,7 @@ class MetadataChecks:
         )
 
     def after_turn(self, node: "Node") -> Iterator[tuple[str, str]]:
-        """The name of each invariant that was looked at, and what is wrong, or nothing."""
+        """Check a node's image; yields (invariant, error or "") for each check."""
         yield "metadata-followed", _followed(node)
         yield "producer-ids-unique", self._block_again(node)
         image = node.broker.context.image
@@ -57,14 +62,14 @@ class MetadataChecks:
             yield "condemned-rightly", _condemned(node, image)
 
     def _digest(self, node: "Node", image: "ClusterImage") -> str:
-        """Equal versions of the cluster's image are equal images, on all nodes."""
+        """Returns an error when two nodes have different images of one version."""
         digest = image.digest()
         if self.digests.setdefault(image.version, digest) == digest:
             return ""
         return f"node {node.number} has another image of version {image.version}"
 
     def _topic_again(self, image: "ClusterImage") -> str:
-        """A topic is made once: no later image has the id of one that was deleted."""
+        """Returns an error when a later image has the id of a deleted topic."""
         version = image.version
         for topic_id in image.topics:
             made, gone = self.topics.get(topic_id, (version, 0))
@@ -80,8 +85,10 @@ class MetadataChecks:
         return ""
 
     def _older_report(self, image: "ClusterImage") -> str:
-        """What a leader reported gives way only to what is newer: by term, then membership, then
-        the count of reports of that leader."""
+        """Returns an error when an older report of a leader replaces a newer one.
+
+        The order is by term, then membership, then the leader's count of its reports.
+        """
         for topic in image.topics.values():
             for partition in topic.partitions:
                 told, group = partition.reported, partition.group
@@ -94,7 +101,7 @@ class MetadataChecks:
         return ""
 
     def _block_again(self, node: "Node") -> str:
-        """A block of producer ids belongs to one boot of one broker."""
+        """Returns an error when a block of producer ids belongs to two boots of brokers."""
         boots, end_id = self.given[node.number] = _given(node)
         if not end_id:
             return ""
@@ -109,7 +116,7 @@ class MetadataChecks:
 
 
 def _condemned(node: "Node", image: "ClusterImage") -> str:
-    """Only a directory that was put back as an old copy is out for ever."""
+    """Returns an error when a directory is condemned that was never put back as an old copy."""
     for number, broker in image.brokers.items():
         other = node.world.nodes.get(number)
         if not broker.condemned or other is None or not other.up or other.rolled_back:
@@ -120,11 +127,11 @@ def _condemned(node: "Node", image: "ClusterImage") -> str:
 
 
 def _given(node: "Node") -> tuple[int, int]:
-    """The boot of a node, and where its present block of producer ids ends; 0 when it has none."""
+    """Returns the boot of a node, and the end of its present block of producer ids, or 0."""
     return node.boots, node.broker.context.kept(init_producer_id.ProducerIds).end_id
 
 
 def _followed(node: "Node") -> str:
-    """No broker meets what it cannot read, or cannot agree with, in the metadata log."""
+    """Returns an error when a broker stopped at a metadata entry that it cannot follow."""
     stopped = node.broker.loader.stopped
     return "" if stopped is None else f"node {node.number} stopped: {stopped}"

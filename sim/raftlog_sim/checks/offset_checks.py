@@ -21,8 +21,8 @@ _UNKNOWN: Final = -1
 
 
 class Before(NamedTuple):
-    """What was so when somebody began to ask: the offset after the last acknowledged record, where
-    the log began, and the newest epoch, as far as they were committed."""
+    """The committed state when a client began to ask: the offset after the last acknowledged
+    record, the log start, and the newest epoch."""
 
     stored: int
     log_start: int
@@ -30,9 +30,9 @@ class Before(NamedTuple):
 
 
 class ToldOffset(NamedTuple):
-    """An answer. `leader_epoch` is what its request named, -1 when it named none; `asked` the epoch
-    of which the end was asked, or the timestamp; `epoch`, `offset` and `at_ms`, a timestamp, are
-    what was answered."""
+    """An answer. `leader_epoch` is the epoch that the request named, -1 for none. `asked` is the
+    epoch whose end the client wants, or the timestamp. `epoch`, `offset` and `at_ms`, a timestamp,
+    are the answered values."""
 
     leader_epoch: int
     asked: int
@@ -42,7 +42,7 @@ class ToldOffset(NamedTuple):
 
 
 def before(committed: CommittedFacts | None, stored: int) -> Before:
-    """As things stand."""
+    """Returns the present state, for a request that begins now."""
     if committed is None:
         return Before(stored, 0, 0)
     return Before(stored, committed.log_start, committed.epochs[-1][0])
@@ -51,10 +51,13 @@ def before(committed: CommittedFacts | None, stored: int) -> Before:
 def wrong_latest(
     told: ToldOffset, asked_at: Before, committed: CommittedFacts, shown: int, *, linearizable: bool
 ) -> str:
-    """The end is a high watermark, so no more than the highest that any leader showed. It knows
-    what was acknowledged before somebody asked: where topics are linearizable always; else when the
-    leader is still the newest with something committed, for what others acknowledged before it
-    began is in its log."""
+    """Returns what is wrong with an answered end of the log; "" for nothing.
+
+    The end is a high watermark, so it is at most the highest one that any leader showed. It covers
+    what was acknowledged before the client asked: in linearizable topics always, else if the leader
+    is still the newest that committed something. Its log holds what others acknowledged before it
+    began.
+    """
     if told.offset > shown:
         return f"the end is told to be {told.offset}, no high watermark above {shown} was shown"
     if told.leader_epoch >= 0 and told.epoch != told.leader_epoch:
@@ -70,8 +73,12 @@ def wrong_latest(
 
 
 def wrong_earliest(told: ToldOffset, asked_at: Before, committed: CommittedFacts) -> str:
-    """The beginning is 0 or what some committed marker says; and no less than it was when somebody
-    asked, if the leader had committed in its own epoch by then and nobody has after it."""
+    """Returns what is wrong with an answered beginning of the log; "" for nothing.
+
+    The beginning is 0 or the value of some committed marker. It is not below the one when the
+    client asked if the leader had committed in its own epoch by then, and no later leader has
+    since.
+    """
     if not committed.whole:
         return ""
     if told.offset and told.offset not in {start for _, start in committed.starts}:
@@ -86,9 +93,13 @@ def wrong_earliest(told: ToldOffset, asked_at: Before, committed: CommittedFacts
 
 
 def wrong_epoch_end(told: ToldOffset, asked_at: Before, committed: CommittedFacts) -> str:
-    """A leader that answers has committed in its own epoch, so that all before is committed, and
-    ends where the next committed epoch begins. Its own ends where its log does, which may be cut
-    later: what is asked of it is that this holds what was acknowledged, while it is the newest."""
+    """Returns what is wrong with the answered end of an epoch; "" for nothing.
+
+    A leader that answers has committed in its own epoch, and so everything before. An earlier epoch
+    ends where the next committed epoch begins. The leader's own epoch ends where its log ends,
+    which may be cut later. That end must cover the acknowledged records while the leader is the
+    newest.
+    """
     epochs, leader = committed.epochs, told.leader_epoch
     if not committed.whole or leader < 0:
         return ""
@@ -113,10 +124,13 @@ def wrong_epoch_end(told: ToldOffset, asked_at: Before, committed: CommittedFact
 def wrong_time(
     told: ToldOffset, asked_at: Before, committed: CommittedFacts, shown: int, *, linearizable: bool
 ) -> str:
-    """The first record at or after a timestamp: of a committed batch, below a high watermark that
-    was shown, and no batch before it is late enough, unless the log began behind that by then. None
-    is found only where no batch that the leader knows is late enough; which it knows, see
-    `wrong_latest`. A batch that the log may begin in the middle of decides nothing."""
+    """Returns what is wrong with the answered first record at or after a timestamp; "" for nothing.
+
+    The record is of a committed batch, below a high watermark that was shown. No batch before it is
+    late enough, unless the log began behind that batch by then. The leader may find no record only
+    if no batch that it knows is late enough; `wrong_latest` says which batches it knows. A batch in
+    whose middle the log may begin decides nothing.
+    """
     if not committed.whole:
         return ""
     said = f"the first record from {told.asked} ms on is told to be {told.offset}, {told.at_ms} ms"
@@ -135,8 +149,10 @@ def wrong_time(
 def wrong_largest(
     told: ToldOffset, asked_at: Before, committed: CommittedFacts, shown: int, *, linearizable: bool
 ) -> str:
-    """The record with the largest timestamp: of a committed batch, and no batch that the leader
-    knows is later."""
+    """Returns what is wrong with the answered record of the largest timestamp; "" for nothing.
+
+    It is of a committed batch, and the leader knows no later batch.
+    """
     if not committed.whole:
         return ""
     said = f"the largest timestamp is told to be {told.at_ms} ms, at {told.offset}"
@@ -150,14 +166,14 @@ def wrong_largest(
 
 
 def _first_from(committed: CommittedFacts, timestamp_ms: int) -> Stored | None:
-    """The first batch, of those wholly behind the log's beginning, that is late enough."""
+    """Returns the first late enough batch, of those that begin at or behind the log's beginning."""
     batches = committed.batches
     begin = bisect_left(batches, committed.log_start, key=attrgetter("base_offset"))
     return next((each for each in batches[begin:] if each.latest_ms >= timestamp_ms), None)
 
 
 def _misplaced(told: ToldOffset, committed: CommittedFacts, shown: int) -> str:
-    """What is wrong with a record that was found: its place, its epoch or its timestamp."""
+    """Returns what is wrong with the place, the epoch or the timestamp of a found record."""
     place = bisect_right(committed.batches, told.offset, key=attrgetter("base_offset"))
     stored = committed.batches[place - 1] if place else None
     if stored is None or told.offset >= min(stored.next_offset, shown):

@@ -35,12 +35,12 @@ class _Terms(NamedTuple):
     terms: list[int]
 
     def at(self, index: int) -> int:
-        """The term of an entry."""
+        """Returns the term of an entry."""
         return self.terms[bisect_right(self.indexes, index) - 1]
 
 
 class _Home(NamedTuple):
-    """Which replica's files lie in a directory."""
+    """The replica whose files lie in a directory."""
 
     group: GroupId
     replica: ReplicaId
@@ -49,11 +49,12 @@ class _Home(NamedTuple):
 @final
 @attrs.define(eq=False)
 class ReplicaChecks:
-    """`committed` is that of the invariants. `starts`: per group, the newest term of whose leader
-    clients saw a log start, and where that was. `epochs`: the newest leader epoch of a group that
-    a boot published, and the node of a directory. `ids`: the youngest that ran there. `tables`:
-    digests of producers at (index, term). `machines`: of state machines by what they applied.
-    `told`: the leaders that a boot named to this check."""
+    """Checks replicas that changed. `committed` is that of the invariants. `starts` holds, per
+    group, the newest term whose leader showed clients a log start, and that log start. `epochs`
+    holds the newest leader epoch of a group that a boot, or a directory, published. `ids` holds the
+    youngest replica that ran in a directory. `tables` holds digests of producers by (index, term),
+    and `machines` digests of state machines by the applied entry. `told` holds the leaders that a
+    boot named to this check."""
 
     committed: dict[GroupId, CommittedFacts]
     starts: dict[GroupId, tuple[int, int]] = attrs.Factory(dict)
@@ -67,7 +68,8 @@ class ReplicaChecks:
     _terms: dict[PartitionReplica, _Terms] = attrs.Factory(dict)
     _homes: dict[tuple[NodeId, str], _Home] = attrs.Factory(dict)
     _owed: dict[NodeId, dict[PartitionReplica, None]] = attrs.Factory(dict)
-    """Whose logs changed otherwise than at their end, and whose producers do not follow yet."""
+    """Replicas whose log changed otherwise than at its end, and whose producers do not follow it
+    yet."""
 
     def looked(
         self,
@@ -77,8 +79,10 @@ class ReplicaChecks:
         now: Outline,
         events: Sequence[Event],
     ) -> Iterator[tuple[str, str]]:
-        """A replica changed: the name of each invariant that was looked at, and what is wrong, or
-        nothing. What was committed in this turn is known by now."""
+        """Check a replica that changed; yields (invariant, error or "") for each check.
+
+        The caller has already noted what was committed in this turn.
+        """
         new = not before.boot
         cut = not new and _went_back(replica, before, now)
         if cut:
@@ -103,14 +107,14 @@ class ReplicaChecks:
             yield "in-sync-at-first", _in_sync_at_first(node, replica, events)
 
     def has_news(self, node: "Node") -> bool:
-        """Whether `after_turn` would find anything to look at."""
+        """Whether `after_turn` would find anything to check."""
         seen = self._routes.get(node.number)
         if node.disk.removed or node.number in self._owed:
             return True
         return seen != (node.boots, node.broker.context.routes)
 
     def after_turn(self, node: "Node") -> Iterator[tuple[str, str]]:
-        """What a whole turn did: removed files, published leaders."""
+        """Check the removed files and the published leaders of a whole turn."""
         context, disk = node.broker.context, node.disk
         yield from self._follow(node, context.replicas)
         boots, seen = self._routes.get(node.number, (0, 0))
@@ -126,7 +130,7 @@ class ReplicaChecks:
             yield from self.routes_changed(node)
 
     def whole(self, node: "Node") -> Iterator[tuple[str, str]]:
-        """All replicas of a node."""
+        """Check all replicas of a node."""
         for replica in node.broker.context.replicas.values():
             yield from self.producers(replica)
             if replica.machine is not None:
@@ -137,7 +141,7 @@ class ReplicaChecks:
     def _follow(
         self, node: "Node", replicas: dict[GroupId, PartitionReplica]
     ) -> Iterator[tuple[str, str]]:
-        """The producers of those that are owed a look, once they follow their logs."""
+        """Check the producers of the owed replicas that follow their logs by now."""
         owed = self._owed.pop(node.number, {})
         for replica in owed:
             if replicas.get(replica.group) is not replica:
@@ -148,7 +152,7 @@ class ReplicaChecks:
                 self._owed.setdefault(node.number, {})[replica] = None
 
     def producers(self, replica: PartitionReplica) -> Iterator[tuple[str, str]]:
-        """Equal logs mean equal producers, whatever way a replica came by them."""
+        """Check that equal logs mean equal producers, however a replica came by them."""
         if not _follows(replica):
             return
         log = replica.log
@@ -164,8 +168,10 @@ class ReplicaChecks:
     # --- the log start ----------------------------------------------------------------------------
 
     def machine(self, replica: PartitionReplica) -> str:
-        """Machines that applied as much hold the same, whether they were fed live, replayed the log
-        or took a snapshot over."""
+        """Returns an error when two machines that applied the same entries differ; "" when none do.
+
+        They may be fed live, replay the log, or take over a snapshot.
+        """
         machine, applied = replica.machine, replica.applied_index
         assert machine is not None, replica.where
         digest = machine.digest()
@@ -181,8 +187,11 @@ class ReplicaChecks:
         return f"{replica.where} holds {digest.hex()} at entry {applied}; the log {replayed.hex()}"
 
     def _log_start(self, replica: PartitionReplica) -> str:
-        """The log start is what the last committed marker that was applied says (after an install:
-        as much of it as that leader knew), and the log begins no later."""
+        """Returns what is wrong with a replica's log start; "" for nothing.
+
+        The log start is the value of the last committed marker that the replica applied. After an
+        install it is as much of that as the leader knew. The log itself begins no later.
+        """
         known = self.committed.get(replica.group, _NOTHING)
         if not known.whole:
             return ""
@@ -218,8 +227,11 @@ class ReplicaChecks:
     def _cut(
         self, replica: PartitionReplica, before: Outline, now: Outline, events: Sequence[Event]
     ) -> Iterator[tuple[str, str]]:
-        """The log is cut from its first conflict on, never from before it: what lies below, the
-        same as the leader's, is kept. Where the durable end fell, it fell to the cut."""
+        """Check that a replica cuts its log only from the first conflict on, or behind it.
+
+        It keeps the entries below, which equal the leader's. If the durable end fell, the cut is
+        there.
+        """
         if replica.log.first_index - 1 > before.commit:
             return  # an install
         conflict = self._first_conflict(replica, before, now, events)
@@ -237,8 +249,8 @@ class ReplicaChecks:
     def _first_conflict(
         self, replica: PartitionReplica, before: Outline, now: Outline, events: Sequence[Event]
     ) -> int | None:
-        """The first entry above the commit that is of another term in the log now, or in an append
-        of this turn, than it was."""
+        """Returns the first uncommitted entry that this turn replaced, or found replaced by an
+        append."""
         log, old = replica.log, self._terms[replica]
         held = range(max(before.commit, log.first_index - 1) + 1, before.last_index + 1)
         found = [
@@ -256,8 +268,11 @@ class ReplicaChecks:
     # --- files ------------------------------------------------------------------------------------
 
     def _removed(self, node: "Node", path: str) -> str:
-        """A segment goes when the log start has passed it, or a committed truncation or install
-        voided it; all segments of a replica only when it is to be deleted."""
+        """Returns what is wrong with the removal of a segment; "" for nothing.
+
+        A segment goes when the log start passed it, or a committed truncation or install voided it.
+        All segments of a replica go only when the replica is to be deleted.
+        """
         home, _, _ = path.rpartition("/")
         context = node.broker.context
         known = self._homes.get((node.number, home))
@@ -269,17 +284,17 @@ class ReplicaChecks:
         host = node.broker.manager.hosts.get(known.group)
         kept = truth.registered_path(node, known.group, known.replica)
         if kept is not None and kept != home:
-            return ""  # of a move: a copy that was given up, or what it has left
+            return ""  # a move gave this copy up, or left it
         if host is not None and host.spec.path == home:
             if host.state is HostState.MOVING and path.endswith(SEGMENT_SUFFIX):
                 return f"{path} is removed, and its replica is registered there, and moves"
-            return ""  # it is being opened, and void files go
+            return ""  # an opening replica removes void files
         return self._deleted(node, known, path)
 
     def _removed_of(self, replica: PartitionReplica, path: str) -> str:
         committed = self.committed.get(replica.group, _NOTHING)
         if not committed.whole:
-            return ""  # a marker may be among the entries that nobody had in memory (seed 5300034)
+            return ""  # an entry that was in no memory may be a marker (seed 5300034)
         start, segments = committed.log_start, replica.log.segments
         for place, segment in enumerate(segments):
             if segment.path == path:
@@ -311,8 +326,11 @@ class ReplicaChecks:
         yield "replica-begins-once", self._begun_again(node)
 
     def _begun_again(self, node: "Node") -> str:
-        """A replica whose place a younger one took runs no more: it would begin empty, and vote. An
-        old copy of a disk knows of no younger one until it is refused (seed 7800313)."""
+        """Returns an error when a replica runs whose place a younger one took; "" for none.
+
+        It would begin empty, and vote. An old copy of a disk knows of no younger replica until the
+        broker is refused (seed 7800313).
+        """
         if node.rolled_back:
             return ""
         context = node.broker.context
@@ -325,8 +343,10 @@ class ReplicaChecks:
         return ""
 
     def _published(self, node: "Node") -> str:
-        """Pairs of leader and epoch, as clients are told: they only rise, across boots too, and an
-        epoch has one leader."""
+        """Returns what is wrong with the leaders that a broker names to clients; "" for nothing.
+
+        Their epochs only rise, across boots too, and an epoch has one leader.
+        """
         context = node.broker.context
         told = self.told.setdefault((node.number, node.boots), {})
         for topic in context.image.topics.values():
@@ -346,7 +366,7 @@ class ReplicaChecks:
         return ""
 
     def _goes_back(self, node: "Node", group: GroupId, epoch: int) -> str:
-        """Whether this boot published a newer epoch, or an earlier one of the same directory."""
+        """Returns an error when this boot or this directory published a newer epoch before."""
         for key in ((group, (node.number, node.boots)), (group, node.broker.context.directory)):
             before = self.epochs.get(key, 0)
             if epoch < before:
@@ -356,7 +376,7 @@ class ReplicaChecks:
 
 
 def concerns(before: Outline, now: Outline) -> bool:
-    """Whether `ReplicaChecks.looked` would find anything to look at."""
+    """Whether `ReplicaChecks.looked` would find anything to check."""
     return (
         not before.boot
         or now.commit != before.commit
@@ -368,9 +388,11 @@ def concerns(before: Outline, now: Outline) -> bool:
 
 
 def _in_sync_at_first(node: "Node", replica: PartitionReplica, events: Sequence[Event]) -> str:
-    """Who begins to lead has heard nobody yet, and says of no voter that it is out of sync, but of
-    one that is fenced, or whose link began or ended in this turn; what
-    is learned of a later boot ends a link, too."""
+    """Returns the voters that a new leader calls out of sync without cause; "" for none.
+
+    It has heard no voter yet, so it may exclude only a fenced one, or one whose link began or ended
+    in this turn. News of a later boot ends a link too.
+    """
     context = node.broker.context
     excused = {event.peer for event in events if isinstance(event, LinkUp | LinkDown)}
     brokers, linked = context.image.brokers, context.sessions.keys() - node.broker.links.refused
@@ -388,7 +410,7 @@ def _in_sync_at_first(node: "Node", replica: PartitionReplica, events: Sequence[
 
 
 def _went_back(replica: PartitionReplica, before: Outline, now: Outline) -> bool:
-    """Whether something was cut from the log in this turn, for all that its ends tell."""
+    """Whether the log was truncated in this turn, as far as its ends tell."""
     if now.last_index < before.last_index or now.durable < before.durable:
         return True
     if now.last_term == before.last_term:
@@ -397,7 +419,7 @@ def _went_back(replica: PartitionReplica, before: Outline, now: Outline) -> bool
 
 
 def _follows(replica: PartitionReplica) -> bool:
-    """Whether its producers are those of its log; not in an install, of which they follow."""
+    """Whether the tracked producers are those of the log; False during an install."""
     log, tracker = replica.log, replica._tracker
     return bool((tracker._tracked, tracker._tracked_term) == (log.last_index, log.last_term))
 
@@ -411,10 +433,12 @@ def _appends(events: Sequence[Event], replica: PartitionReplica) -> Iterator[App
 
 
 def marks_ahead(node: "Node") -> str:
-    """No durable mark says more than lies on the disk, synced, and its commit hint no more than the
-    replica holds durably, unless it has lost that and knows it (while an install is under way, that
-    is the log which it replaces). Of a file that the run has damaged at rest nothing is asked: what
-    was synced there may be gone, or cannot be told from what is."""
+    """Returns a durable mark that says more than the disk holds; "" for none.
+
+    A mark covers only synced bytes. Its commit hint covers only durable entries, unless the replica
+    has lost some and knows it. During an install the mark speaks of the log that the install
+    replaces. Files that the run damaged at rest are not checked: synced bytes may be gone there.
+    """
     marks = truth.durable_marks(node)
     for group, replica in node.broker.context.replicas.items():
         mark = marks.get(group)

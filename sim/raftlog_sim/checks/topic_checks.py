@@ -37,8 +37,8 @@ _WHAT: Final = {CREATE_TOPICS: "made", DELETE_TOPICS: "deleted", CREATE_PARTITIO
 @final
 @attrs.define(eq=False)
 class TopicChange:
-    """What a request asks of one topic. `there`: how many partitions it had then, 0: no such topic.
-    `alone`: no other request for it has been under way since."""
+    """A request's wish for one topic. `there` is the topic's number of partitions then, 0 for no
+    topic. `alone` says that no other request for the topic has been under way since."""
 
     key: int
     name: str
@@ -58,15 +58,16 @@ class TopicRequest(NamedTuple):
 @final
 @attrs.define(eq=False)
 class TopicChecks:
-    """`topics` are those of the newest image that any node has shown: name -> id and how many
-    partitions. `under_way`: per name what was asked and is not known to be decided."""
+    """Checks answers about topics. `topics` are those of the newest image that any node showed:
+    name to id and number of partitions. `under_way` holds, per name, the wishes that may be
+    undecided."""
 
     version: int = 0
     topics: dict[str, tuple[bytes, int]] = attrs.Factory(dict)
     under_way: dict[str, list[TopicChange]] = attrs.Factory(dict)
 
     def show(self, image: "ClusterImage") -> str:
-        """A node has this image now: what is wrong with it, or nothing."""
+        """Compare an image that a node shows with the wishes; returns an error or ""."""
         if image.version <= self.version:
             return ""
         self.version, before = image.version, self.topics
@@ -80,7 +81,7 @@ class TopicChecks:
         return ""
 
     def asked(self, frame: Buffer) -> TopicRequest | None:
-        """A client asks; None when nothing would be changed, or the request is not whole."""
+        """Note a client's request; None when it would change nothing, or is not whole."""
         try:
             decoded = decode_request(frame)
         except RaftlogError:
@@ -90,7 +91,7 @@ class TopicChecks:
         return TopicRequest(decoded.api_key, decoded.api_version, tuple(changes))
 
     def answered(self, request: TopicRequest, frame: bytes) -> Iterator[str]:
-        """What is wrong with each part of the answer that can be judged, or nothing."""
+        """Yields an error or "" for each part of the answer that can be judged."""
         body = decode_response(request.key, request.version, frame).body
         for change, code in zip(request.changes, _codes(request.key, body), strict=True):
             if code in _UNDECIDED:
@@ -113,7 +114,7 @@ class TopicChecks:
         if before == now:
             return ""
         if name == OFFSETS_TOPIC and before is None:
-            return ""  # whoever looks for a coordinator has it made
+            return ""  # a client that looks for a coordinator creates it
         asked = frozenset(change.key for change in self.under_way.get(name, ()))
         if before is not None and (now is None or now[0] != before[0]):
             return "" if DELETE_TOPICS in asked else f"topic {name} was deleted"
@@ -140,7 +141,7 @@ def _denied(change: TopicChange, code: int) -> str:
 
 
 def _wanted(key: int, body: Any) -> Iterator[tuple[str, int]]:
-    """The names that a request would change, and how many partitions they would have."""
+    """Yields the names that a request would change, and how many partitions they would have."""
     if key == DELETE_TOPICS:
         yield from ((topic.name or "", 0) for topic in body.topics)
         yield from ((name, 0) for name in body.topic_names)
@@ -150,6 +151,6 @@ def _wanted(key: int, body: Any) -> Iterator[tuple[str, int]]:
 
 
 def _codes(key: int, body: Any) -> list[int]:
-    """The error codes of an answer, in the order in which the topics were asked for."""
+    """Returns the error codes of an answer, in the order of the request's topics."""
     parts = {CREATE_TOPICS: "topics", DELETE_TOPICS: "responses", CREATE_PARTITIONS: "results"}
     return [part.error_code for part in getattr(body, parts[key])]
