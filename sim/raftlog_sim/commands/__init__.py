@@ -1,1 +1,1 @@
-"""The commands of `raftlog sim`, one module each: they parse, print, and know nothing else."""
+"""The commands of `raftlog sim`, one module each. They only parse arguments and print results."""

@@ -1,5 +1,5 @@
-"""`raftlog sim mutants --without KIND` and `--ablate`: what the discovery of a planted bug depends
-on."""
+"""`raftlog sim mutants --without KIND` and `--ablate`: which faults the discovery of a bug
+needs."""
 
 import argparse
 from typing import Any, Final
@@ -14,7 +14,7 @@ ON: Final = "raftlog sim mutants"
 
 
 def add_to(mutants: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options to the command."""
     mutants.add_argument(
         "--without", action="append", default=[], choices=FAULTS, metavar="KIND",
         help="hunt once with all kinds of faults and once without this one (a name of "
@@ -26,13 +26,16 @@ def add_to(mutants: argparse.ArgumentParser) -> None:
 
 
 def is_wanted(options: argparse.Namespace) -> bool:
-    """Whether these options ask for it."""
+    """Whether the options ask for such a hunt."""
     return bool(options.without or options.ablate)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Hunt each mutant with all kinds, and without each that is wanted; the exit code. UsageError
-    for what does not go together."""
+    """Hunt each mutant with all kinds of faults, and without each wanted kind; returns the exit
+    code.
+
+    Raises `UsageError` for options that exclude each other.
+    """
     _check(options)
     kinds = list(FAULTS) if options.ablate else list(dict.fromkeys(options.without))
     plan = mutation.Hunt(
@@ -91,7 +94,7 @@ def _ablated(
 
 
 def _line(number: str, whole: AblationResult, each: AblationResult) -> str:
-    """What is said of a hunt; nothing where leaving out a kind changed nothing."""
+    """Returns the line for one hunt; "" when the left out kind made no difference."""
     if each is whole:
         return f"{number:4} {mutation.named(number).name:40} {_end(each)}"
     if each.seed == whole.seed:
@@ -107,7 +110,7 @@ def _end(found: AblationResult) -> str:
 
 
 def _needed(parts: list[AblationResult]) -> list[str]:
-    """The kinds without which all seeds were played, and nothing was found."""
+    """Returns the kinds without which a hunt played all its seeds and found nothing."""
     return [each.without for each in parts if each.seed is None and not each.out_of_time]
 
 

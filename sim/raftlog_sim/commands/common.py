@@ -1,4 +1,4 @@
-"""What the commands share: options, exit codes, how a case is found and a failure is told."""
+"""The parts that all commands share: options, exit codes, loading a case, reporting a failure."""
 
 import argparse
 import json
@@ -41,9 +41,9 @@ PROBES: Final = ("count", "list", "require")
 STORY_LINES_MAX: Final = 60
 CASE_HELP: Final = "a schedule, a plan, a scenario or a run folder"
 LINE_EVERY_SECONDS: Final = 30.0
-"""How often progress is said where there is no terminal."""
+"""How often progress is printed where there is no terminal, in seconds."""
 JOBS_MAX: Final = 256
-"""Processes at a time; each takes some hundred megabytes."""
+"""The most processes at a time; each takes some hundred megabytes."""
 
 Parsers = Any  # what argparse's add_subparsers gives has no public type
 Command = Callable[[argparse.Namespace], int]
@@ -58,14 +58,16 @@ class UsageError(Exception):
 
 
 class RefusedError(OperatingError):
-    """What was named is of no use, a file of which no run can be made or a folder that cannot be
-    written: exit code 64, as for wrong usage."""
+    """A named file or folder is unusable: it makes no run, or cannot be written.
+
+    The exit code is 64, as for wrong usage.
+    """
 
 
 def add_command(
     parsers: Parsers, name: str, run: Command, what: str, example: str
 ) -> argparse.ArgumentParser:
-    """A command with its help and an example."""
+    """Add a command with its help and an example."""
     parser: argparse.ArgumentParser = parsers.add_parser(
         name, help=what, description=what, epilog=f"Example: raftlog sim {example}"
     )
@@ -79,12 +81,12 @@ def add_command(
 
 
 def usage_error(prog: str, message: str) -> None:
-    """For argparse, which would leave with 2."""
+    """Raise `UsageError` instead of leaving with exit code 2, as argparse would."""
     raise UsageError(message, prog)
 
 
 def add_drawing(parser: argparse.ArgumentParser) -> None:
-    """Options that say how a seed becomes a case."""
+    """Add the options that say how a seed becomes a case."""
     of_each = "; ".join(
         f"{subject}: {known[0]} (default), {', '.join(known[1:])}"
         for subject, known in PROFILES_OF.items()
@@ -101,8 +103,10 @@ def add_drawing(parser: argparse.ArgumentParser) -> None:
 
 
 def settle(options: argparse.Namespace) -> None:
-    """Fill in the default that depends on another option. UsageError for what does not go
-    together."""
+    """Fill in the default that depends on another option.
+
+    Raises `UsageError` for options that exclude each other.
+    """
     if "subject" not in options:
         return
     on, known = f"raftlog sim {options.command}", PROFILES_OF[options.subject]
@@ -114,7 +118,7 @@ def settle(options: argparse.Namespace) -> None:
 
 
 def add_mutant(parser: argparse.ArgumentParser) -> None:
-    """The planted bug to switch on."""
+    """Add the option that switches on a planted bug."""
     parser.add_argument(
         "--mutant", default="", metavar="NUMBER",
         help="with this planted bug (a checkout only); RAFTLOG_MUTANT=NUMBER does the same",
@@ -122,14 +126,14 @@ def add_mutant(parser: argparse.ArgumentParser) -> None:
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
-    """A case: from a file, or drawn from a seed."""
+    """Add the arguments that name a case: a file, or a seed to draw it from."""
     parser.add_argument("file", nargs="?", type=Path, help=CASE_HELP)
     parser.add_argument("--seed", type=seed, metavar="N", help="draw it from a seed instead")
     add_drawing(parser)
 
 
 def add_probes(parser: argparse.ArgumentParser, more: str = "") -> None:
-    """What is said of rare paths that nothing reached, and of `more` that the command knows."""
+    """Add the option that reports unreached rare paths, and also `more` that the command knows."""
     parser.add_argument(
         "--probes", choices=PROBES, default="count",
         help=f"rare paths that nothing reached{more}: count them (default), list them, or fail "
@@ -138,12 +142,12 @@ def add_probes(parser: argparse.ArgumentParser, more: str = "") -> None:
 
 
 def tell_missed(options: argparse.Namespace, missed: list[str]) -> None:
-    """Say which probes were not reached, as far as that was asked for."""
+    """Print which probes were not reached, as far as the options ask for it."""
     _tell_lacking(options, "probes not reached", missed, len(reachable_names()))
 
 
 def tell_untaken(options: argparse.Namespace, missed: list[str]) -> None:
-    """Say which unusual paths were not taken on purpose, as far as that was asked for."""
+    """Print which unusual paths no run took on purpose, as far as the options ask for it."""
     _tell_lacking(options, "unusual paths never taken", missed, len(place_names()))
 
 
@@ -155,7 +159,7 @@ def _tell_lacking(options: argparse.Namespace, what: str, missed: list[str], tot
 
 
 def case_of(options: argparse.Namespace) -> Case:
-    """The case that these options name, with its mutant switched on."""
+    """Returns the case that the options name, and switches its mutant on."""
     if (options.file is None) == (options.seed is None):
         raise UsageError("give a FILE or --seed N, not both")
     if options.file is None:
@@ -174,12 +178,12 @@ def case_of(options: argparse.Namespace) -> Case:
 
 
 def refused(error: OperatingError) -> RefusedError:
-    """The error as one of usage."""
+    """Returns the error as one of wrong usage."""
     return RefusedError(error.what, on=error.on, do=error.do)
 
 
 def check_folder(folder: Path | None) -> None:
-    """Raises `RefusedError` for a folder that cannot be written, before any work is done for it."""
+    """Raise `RefusedError`, before any work, when a folder cannot be written."""
     try:
         check_writable(folder or RUNS)
     except OperatingError as error:
@@ -187,8 +191,10 @@ def check_folder(folder: Path | None) -> None:
 
 
 def _loaded(options: argparse.Namespace) -> tuple[Case, str]:
-    """A file of any kind, scenarios among them; those are remembered as `options.scenario`, for
-    what their files expect."""
+    """Load a case from a file of any kind.
+
+    A scenario is also kept as `options.scenario`, for the results that its file expects.
+    """
     path: Path = options.file
     if path.is_file():
         text = read_text(path)
@@ -206,8 +212,7 @@ def _scenario(path: Path, scenario: scenario_files.Scenario) -> Case:
 
 
 def check_mutant(number: str, subject: str) -> None:
-    """Raises `UsageError` for a planted bug that there is not, or that no run of that subject
-    has."""
+    """Raise `UsageError` for an unknown planted bug, or one that no run of that subject has."""
     if not number:
         return
     if subject != BROKERS:
@@ -220,7 +225,7 @@ def check_mutant(number: str, subject: str) -> None:
 
 
 def mutants_known(numbers: list[str]) -> list[mutation.Mutant]:
-    """Those of these numbers. Raises `UsageError` when there is one that there is not."""
+    """Returns the mutants of these numbers. Raises `UsageError` for an unknown number."""
     found = mutation.load()
     unknown = [number for number in numbers if number not in found]
     if unknown:
@@ -229,7 +234,7 @@ def mutants_known(numbers: list[str]) -> list[mutation.Mutant]:
 
 
 def switch_on(mutant: str) -> None:
-    """Plant a bug in this process, when there is one to plant."""
+    """Plant a bug in this process; "" plants none."""
     mutation.switch_on_if(mutant)
 
 
@@ -238,7 +243,7 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def seed(text: str) -> int:
-    """A seed that a file can hold."""
+    """Parse a seed that a file can hold."""
     low, high = BOUNDS["seed"]
     number = int(text)
     if not low <= number <= high:
@@ -247,7 +252,7 @@ def seed(text: str) -> int:
 
 
 def seeds(text: str) -> range:
-    """`A..B`, both included."""
+    """Parse `A..B`, both included."""
     low, dots, high = text.partition("..")
     if not dots or not (low.isdecimal() and high.isdecimal()) or seed(low) > seed(high):
         raise argparse.ArgumentTypeError(f"{text!r:.80} is not A..B")
@@ -255,7 +260,7 @@ def seeds(text: str) -> range:
 
 
 def jobs(text: str) -> int:
-    """How many processes."""
+    """Parse a number of processes."""
     found = positive(text)
     if found > JOBS_MAX:
         raise argparse.ArgumentTypeError(f"{text!r:.80} is more than {JOBS_MAX}")
@@ -263,12 +268,12 @@ def jobs(text: str) -> int:
 
 
 def positive(text: str) -> int:
-    """How many, and not none."""
+    """Parse a number of at least 1."""
     return _at_least(1, text)
 
 
 def count(text: str) -> int:
-    """How many, or none."""
+    """Parse a number of at least 0."""
     return _at_least(0, text)
 
 
@@ -280,7 +285,7 @@ def _at_least(least: int, text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """A time limit."""
+    """Parse a time limit in seconds."""
     found = float(text)
     if not found >= 0:
         raise argparse.ArgumentTypeError(f"{text!r:.80} is no number of seconds")
@@ -288,7 +293,7 @@ def seconds(text: str) -> float:
 
 
 def tell(outcome: Outcome, case: Case) -> None:
-    """What became of a run, for people: verdict first."""
+    """Print the outcome of a run for people: verdict first."""
     print(f"{outcome.failure or 'ok'}")
     document = outcome.document
     print(
@@ -313,26 +318,28 @@ def tell(outcome: Outcome, case: Case) -> None:
 
 
 def told_in_vain(in_vain: list[str], size: int) -> str:
-    """Steps that did nothing, of a run of so many steps. Of a person's few all are named, of a
-    seed's many the first."""
+    """Returns the line about steps that did nothing, in a run of `size` steps.
+
+    It names all such steps of a short run, as people write them, and the first one of a long run.
+    """
     few = in_vain if size <= STORY_LINES_MAX else in_vain[:1]
     more = "" if len(few) == len(in_vain) else ", ..."
     return f"struck nothing: {amount(len(in_vain), 'step')} ({'; '.join(few)}{more})"
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """One document on standard output."""
+    """Print one document on standard output."""
     print(json.dumps({"version": 1, **document}))
 
 
 def print_error(error: OperatingError, *, as_json: bool) -> None:
-    """On standard error, as every command of ours says it."""
+    """Print an error on standard error, in the form of every command."""
     print(error_text(error.what, error.on, error.do, as_json=as_json), file=sys.stderr)
 
 
 @final
 class Deadline:
-    """Real time that a command may take; no limit when there is none."""
+    """The real time that a command may take; infinite without a limit."""
 
     def __init__(self, seconds: float) -> None:
         self.began = time.perf_counter()
@@ -343,7 +350,7 @@ class Deadline:
 
     @property
     def spent(self) -> float:
-        """Seconds so far."""
+        """Returns the seconds so far."""
         return time.perf_counter() - self.began
 
 
@@ -351,13 +358,13 @@ Advance = Callable[[int], None]
 
 
 def bar(what: str, total: int | None) -> AbstractContextManager[Advance]:
-    """A progress bar on a terminal; elsewhere a line on standard error, every half a minute."""
+    """Show a progress bar on a terminal; elsewhere a line on standard error every half a minute."""
     return _bar(what, total) if sys.stderr.isatty() else nullcontext(_Lines(what, total).advance)
 
 
 @final
 class _Lines:
-    """Progress for a pipe or a file."""
+    """Prints progress as lines, for a pipe or a file."""
 
     def __init__(self, what: str, total: int | None) -> None:
         self.what, self.done = what, 0

@@ -27,7 +27,7 @@ quit"""
 
 
 def add(parsers: common.Parsers) -> None:
-    """`debug`."""
+    """Add `debug` to the commands."""
     debug = common.add_command(
         parsers, "debug", _debug, "step through a run, forwards and backwards",
         "debug --seed 42",
@@ -62,7 +62,7 @@ def _converse(debugger: Debugger, form: str) -> None:
 
 
 def lines_of(*, prompt: bool) -> Iterator[str]:
-    """What is typed or piped, without empty lines and comments."""
+    """Yields the typed or piped lines, without empty ones and comments."""
     while True:
         if prompt and sys.stdin.isatty():
             print(PROMPT, end="", flush=True)
@@ -75,7 +75,10 @@ def lines_of(*, prompt: bool) -> Iterator[str]:
 
 
 def obey(debugger: Debugger, words: list[str]) -> list[str]:
-    """Do what a line says; what there is to print. OperatingError for a line without sense."""
+    """Perform the command of one line; returns the lines to print.
+
+    Raises `OperatingError` for a line without sense.
+    """
     name, *rest = words
     moves: dict[str, Callable[[], None]] = {
         "next": lambda: debugger.next(_number(rest)),

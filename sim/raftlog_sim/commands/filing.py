@@ -1,4 +1,4 @@
-"""What a sweep does with a failing seed: a run folder, or a folder of the bug base."""
+"""Files the failing seeds of a sweep: as run folders, or as folders of the bug base."""
 
 import argparse
 import sys
@@ -21,22 +21,22 @@ from raftlog_sim.playing.run_folder import Circumstances, new_folder, utc_text, 
 from raftlog_sim.playing.seeds import drawn
 
 SHRINK_LEAST_S: Final = 30.0
-"""What shrinking gets when the time of the sweep is over: so much longer it takes at the most."""
+"""How many seconds shrinking gets at least, even when the time of the sweep is over."""
 NO_RUN: Final = "worker-"
-"""How the classes begin of seeds that brought no outcome."""
+"""The beginning of the classes of seeds that brought no outcome."""
 
 
 @final
 @attrs.define(eq=False)
 class Filing:
-    """See the module. `base` is None when run folders are wanted."""
+    """Files failures. `base` is None when run folders are wanted."""
 
     options: argparse.Namespace
     base: BugBase | None = None
     _commit: str = ""
 
     def file(self, seed: int, failure: str) -> str:
-        """The folder that holds this failure now; empty when there is none."""
+        """File a failure; returns its folder, or "" when it has none."""
         options = self.options
         common.switch_on(options.mutant)
         case = drawn(seed, options.profile, options.subject)
@@ -47,7 +47,7 @@ class Filing:
             bug = Bug(case=case, failure=failure, circumstances=circumstances, play=play)
             return str(self.base.file(bug))
         if dead:
-            return ""  # it may end this process, too
+            return ""  # playing the seed may end this process too
         start = time.perf_counter_ns()
         outcome = case.play(trace=True)
         circumstances = attrs.evolve(circumstances, real_ns=time.perf_counter_ns() - start)
@@ -68,7 +68,7 @@ class Filing:
         )
 
     def shrink(self, deadline: common.Deadline) -> list[Path]:
-        """Shrink the first bug of each signature; the folders."""
+        """Shrink the first bug of each signature; returns the folders."""
         if self.base is None:
             return []
         left = common.Deadline(max(SHRINK_LEAST_S, deadline.seconds - deadline.spent))
@@ -82,12 +82,12 @@ class Filing:
 
 
 def filing_of(options: argparse.Namespace) -> Filing:
-    """What these options want."""
+    """Returns the `Filing` that the options ask for."""
     return Filing(options, None if options.bugs is None else BugBase(options.bugs))
 
 
 def add_to(sweep: argparse.ArgumentParser) -> None:
-    """The options that say where failures go."""
+    """Add the options that say where failures go."""
     sweep.add_argument(
         "--out", type=Path, metavar="DIR",
         help="where run folders of failures go; default: runs/",

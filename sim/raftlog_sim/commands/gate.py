@@ -31,7 +31,7 @@ _ASK: Final = "from raftlog_sim.subjects.pysyncobj import VERSION; print(VERSION
 
 
 def add(parsers: common.Parsers) -> None:
-    """`gate`."""
+    """Add `gate` to the commands."""
     gate = common.add_command(
         parsers, "gate", _gate,
         f"PySyncObj {GUILTY} must fail whole-cluster restarts, {INNOCENT} must pass (uses pip)",
@@ -91,7 +91,7 @@ def _folder(into: Path | None) -> Iterator[Path]:
 
 
 def install(version: str, folder: Path) -> str:
-    """Have pip put that release into the folder, unless it is there; why not, or empty."""
+    """Let pip install that release into the folder, unless it is there; returns an error or ""."""
     if (folder / "pysyncobj").is_dir():
         return ""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-input"]
@@ -107,10 +107,11 @@ def install(version: str, folder: Path) -> str:
 
 
 def sweep(folder: Path, version: str, seeds: range) -> dict[str, Any]:
-    """What a sweep over that release found. It runs in a process that finds this release first."""
+    """Sweep over that release, in a process that imports it from its folder; returns the
+    findings."""
     home = [str(Path(package.__file__ or "").parents[1]) for package in (raftlog, raftlog_sim)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *home])}
-    environment.pop(mutation.VARIABLE, None)  # a bug of brokers, which guests are refused with
+    environment.pop(mutation.VARIABLE, None)  # bugs of brokers do not go with a guest
     arguments = ["sweep", "--subject", "pysyncobj", "--profile", PROFILE, "--jobs", "1",
                  "--seeds", f"{seeds.start}..{seeds.stop - 1}", "--no-folders",
                  "--check-every", "0", "--format", "json"]  # fmt: skip

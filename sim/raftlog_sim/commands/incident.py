@@ -22,7 +22,7 @@ _COMMAND: Final = "raftlog incident"
 
 
 def add(parsers: common.Parsers) -> None:
-    """`incident`."""
+    """Add `incident` to the commands."""
     parser = common.add_command(
         parsers, "incident", _incident, "look into recordings of brokers, and play them again",
         "incident replay failures/test_orders/recordings",

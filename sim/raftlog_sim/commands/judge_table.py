@@ -1,4 +1,4 @@
-"""What `raftlog sim mutants` says of the judge's mutants."""
+"""Prints the results of `raftlog sim mutants` for the judge's mutants."""
 
 from typing import Any, Final
 
@@ -10,17 +10,17 @@ END: Final = "<!-- table of the judge ends -->"
 
 
 def is_of_judge(row: dict[str, Any]) -> bool:
-    """Whether the row is of a mutant of the judge. Rows of brokers need not say whose they are."""
+    """Whether the row is of a mutant of the judge. Rows of brokers may leave `of` out."""
     return bool(row.get("of") == JUDGE)
 
 
 def control_holds(row: dict[str, Any]) -> bool:
-    """Whether the judge as it is was right about every history that the mutant was given."""
+    """Whether the unchanged judge was right about every history that the mutant was given."""
     return not row.get("control", {}).get("wrong")
 
 
 def line(row: dict[str, Any]) -> str:
-    """A row for people."""
+    """Returns a row for people."""
     caught = _caught(row) if row["killed"] else "SURVIVED"
     control = "" if control_holds(row) else f"; the judge itself: {row['control']['wrong']} wrong"
     told = f"{row['number']:4} {row['name']:40} {caught}{control}"
@@ -36,14 +36,14 @@ def _caught(row: dict[str, Any]) -> str:
 
 
 def killers(row: dict[str, Any]) -> str:
-    """What caught a mutant, and how often: kinds of histories, or classes of failures."""
+    """Returns what caught a mutant, and how often: kinds of histories, or classes of failures."""
     return ", ".join(
         f"{kind}{'' if count == 1 else f' x {count}'}" for kind, count in row["by"].items()
     )
 
 
 def _corpora(row: dict[str, Any]) -> str:
-    """`39 of 228: etcd_002.log, ...`; empty when none were judged."""
+    """Returns text like `39 of 228: etcd_002.log, ...`; "" when no public history was judged."""
     judged = row.get("corpora")
     if not judged:
         return ""
@@ -53,7 +53,7 @@ def _corpora(row: dict[str, Any]) -> str:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The score table of the judge, as Markdown."""
+    """Returns the score table of the judge, as Markdown."""
     lines = [
         "| mutant | caught in histories of | after | the first: what became of it "
         "| public histories judged wrongly |",

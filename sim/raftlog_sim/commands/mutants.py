@@ -1,4 +1,4 @@
-"""`raftlog sim mutants`: planted bugs that must be caught, and the table of who caught them."""
+"""`raftlog sim mutants`: hunts planted bugs that must be caught, and tabulates what caught them."""
 
 import argparse
 import json
@@ -19,12 +19,12 @@ SURVIVED: Final = "SURVIVED"
 BEGIN: Final = "<!-- table begins -->"
 END: Final = "<!-- table ends -->"
 NEVER: Final = 1 << 62
-"""As the number of a seed."""
+"""Stands for the first failing seed of a mutant that no seed catches."""
 COLUMNS: Final = 100
 
 
 def add(parsers: common.Parsers) -> None:
-    """`mutants`."""
+    """Add `mutants` to the commands."""
     mutants = common.add_command(
         parsers, "mutants", _mutants, "planted bugs that must be caught", "mutants 1 24b"
     )
@@ -105,7 +105,7 @@ def _mutants(options: argparse.Namespace) -> int:
         for number in wanted:
             row = _hunted(found[number], options)
             rows.append(row)
-            if options.score is not None:  # as it goes: all of them take hours
+            if options.score is not None:  # after each one: all of them take hours
                 merged(options.score, rows)
             advance(1)
             if options.format == "text":
@@ -124,7 +124,7 @@ def _mutants(options: argparse.Namespace) -> int:
 
 
 def _check_kept(options: argparse.Namespace) -> None:
-    """What cannot be kept is known before the work. Raises `RefusedError`."""
+    """Raise `RefusedError`, before the work, when the results cannot be kept."""
     if options.table is not None:
         common.check_folder(options.table.parent)
     if options.score is not None:
@@ -147,7 +147,7 @@ def _hunted(mutant: mutation.Mutant, options: argparse.Namespace) -> dict[str, A
 
 
 def hunt_of(options: argparse.Namespace) -> mutation.Hunt:
-    """How the options say that seeds are to be hunted."""
+    """Returns the hunt that the options ask for."""
     return mutation.Hunt(
         budget=options.budget,
         first=options.first,
@@ -160,7 +160,7 @@ def hunt_of(options: argparse.Namespace) -> mutation.Hunt:
 
 
 def _holds(row: dict[str, Any]) -> bool:
-    """Whether it was killed, and by nothing that is broken itself."""
+    """Whether the mutant was killed, its shrunk plan replays, and the unchanged judge was right."""
     return bool(row["killed"]) and _replays(row) and judge_table.control_holds(row)
 
 
@@ -189,8 +189,10 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _by(row: dict[str, Any]) -> str:
-    """Who caught it; where that is nobody of whom it was expected, of whom it was. Nothing is
-    expected of seeds where only a scenario can tell."""
+    """Returns what caught a mutant; with what was expected to, if none of that did.
+
+    A mutant that only a scenario can catch has no expectation of seeds.
+    """
     killers = judge_table.killers(row)
     if not row["expected"] or row["by"].keys() & set(row["expected"]):
         return killers
@@ -198,19 +200,20 @@ def _by(row: dict[str, Any]) -> str:
 
 
 def _of_profile(row: dict[str, Any]) -> str:
-    """Before the number of a seed of a row: which seeds were hunted, unless those of the swarm."""
+    """Returns the words before a row's seed: the profile of the hunt, unless it is the swarm."""
     profile = row.get("profile", PROFILES[0])
     return "" if profile == PROFILES[0] else f"{profile} "
 
 
 def _replays(row: dict[str, Any]) -> bool:
-    """Whether its shrunk plan fails again in a process of its own, when there is one."""
+    """Whether the row's shrunk plan, if any, failed again in a process of its own."""
     shrunk = row.get("shrunk")
     return not shrunk or bool(shrunk["replays"])
 
 
 def table(rows: list[dict[str, Any]], named: dict[str, str]) -> str:
-    """The score table, as Markdown. `named` tells per mutant which scenarios it fails."""
+    """Returns the score table, as Markdown. `named` maps a mutant to the scenarios that it
+    fails."""
     lines = [
         "| mutant | caught in seeds by | first seed | seeds run | scenario | shrunk: steps, time |",
         "|---|---|---|---|---|---|",
@@ -230,8 +233,10 @@ def table(rows: list[dict[str, Any]], named: dict[str, str]) -> str:
 
 
 def summary(rows: list[dict[str, Any]], named: dict[str, str]) -> str:
-    """The score in a few sentences, as Markdown, of the rows of `table`. A mutant that no seed
-    caught counts as caught after all others for the median."""
+    """Returns the score of the rows of `table` in a few sentences, as Markdown.
+
+    For the median a mutant that no seed caught counts as caught after all others.
+    """
     hunted = [row for row in rows if row["tried"]]
     caught = [row for row in hunted if row["killed"]]
     by_scenario = [
@@ -265,7 +270,7 @@ def summary(rows: list[dict[str, Any]], named: dict[str, str]) -> str:
 
 
 def with_all(rows: list[dict[str, Any]], found: dict[str, mutation.Mutant]) -> list[dict[str, Any]]:
-    """A row for every mutant: those without one were not hunted."""
+    """Returns a row for every mutant; a mutant without one was not hunted."""
     known = {row["number"]: row for row in rows}
     return [
         known.get(each.number)
@@ -275,7 +280,7 @@ def with_all(rows: list[dict[str, Any]], found: dict[str, mutation.Mutant]) -> l
 
 
 def scenario_kills() -> dict[str, str]:
-    """Per mutant, the scenarios whose files say that it fails them."""
+    """Returns, per mutant, the scenarios whose files say that the mutant fails them."""
     found: dict[str, list[str]] = {}
     head = f"{scenario_files.RESULT} mutant "
     for name in scenario_files.names():
@@ -286,8 +291,10 @@ def scenario_kills() -> dict[str, str]:
 
 
 def merged(score: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """All rows of a score file, with these in the place of older ones; the file holds them.
-    OperatingError when it cannot be read or written."""
+    """Replace older rows of a score file by these; returns all its rows.
+
+    Raises `OperatingError` when the file cannot be read or written.
+    """
     try:
         return _merged(score, rows)
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -310,8 +317,10 @@ def _merged(score: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def write_table(page: Path, rows: list[dict[str, Any]]) -> None:
-    """Put the table between the two marks of a page that has them; else it is the page. The table
-    of the judge's mutants goes between marks of its own, where there are any."""
+    """Put the table between the two marks of a page; a page without marks becomes the table.
+
+    The table of the judge's mutants goes between marks of its own, where there are any.
+    """
     text = page.read_text(encoding="utf-8") if page.exists() else f"{BEGIN}\n{END}\n"
     of_judge = [row for row in rows if judge_table.is_of_judge(row)]
     others = [row for row in rows if not judge_table.is_of_judge(row)]

@@ -1,4 +1,4 @@
-"""Names that there are not: what else may have been meant."""
+"""Suggests names when a name is unknown."""
 
 import difflib
 from collections.abc import Collection
@@ -8,8 +8,10 @@ _NEAREST: Final = 3
 
 
 def no_such(what: str, name: str, known: Collection[str], list_command: str) -> str:
-    """A sentence for a name that is unknown: those that begin so, that contain it, or that are most
-    like it."""
+    """Returns a sentence for an unknown name with suggestions.
+
+    They are the names that begin with it, else those that contain it, else those most like it.
+    """
     said = f"no {what} {name[:80]}; "
     begin = [each for each in known if name and each.startswith(name)]
     inside = [each for each in known if name and name in each]

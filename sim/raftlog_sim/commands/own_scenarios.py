@@ -17,7 +17,7 @@ from raftlog_sim.playing.cases import LibraryMissingError, read_text
 from raftlog_sim.playing.scenario_files import SUFFIX, Scenario, read
 
 BYTES_MAX: Final = 4 << 20
-"""A file with as many steps as a run may have is smaller."""
+"""The most bytes of a file. A file with as many steps as a run may have is smaller."""
 FILES_MAX: Final = 1_000
 _A_SCENARIO: Final = "give a text of steps, as docs/guides/simulate_failures.md shows"
 
@@ -28,8 +28,10 @@ def is_path(word: str) -> bool:
 
 
 def files_of(words: Sequence[str]) -> list[Path]:
-    """The files that are meant: themselves, and of a folder those that end in .txt, by name.
-    OperatingError for what is not there, no regular file, too large or too much."""
+    """Returns the files that the words mean: files, and the .txt files of folders, by name.
+
+    Raises `OperatingError` for a missing, irregular or too large file, or too many files.
+    """
     found: dict[Path, None] = {}
     for word in words:
         found |= dict.fromkeys(_files(Path(word)))
@@ -58,7 +60,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def load(path: Path) -> Scenario:
-    """The scenario in a file, checked to its last line. OperatingError on `file:line`."""
+    """Read a scenario and check it to its last line. Raises `OperatingError` on `file:line`."""
     _check_size(path)
     scenario = read(str(path), read_text(path))
     try:
@@ -76,7 +78,7 @@ def load(path: Path) -> Scenario:
 
 
 def _check_names(path: Path, scenario: Scenario) -> None:
-    """A rare path that is misspelt would look like one that was not reached, or was avoided."""
+    """Refuse a misspelt rare path: it would look like one that was not reached, or was avoided."""
     known = (*probe_names(), *fault_names())
     for head, names in (("reaches", scenario.reaches), ("avoids", scenario.avoids)):
         for name in names:

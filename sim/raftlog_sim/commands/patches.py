@@ -19,7 +19,7 @@ ON: Final = "raftlog sim mutants"
 
 
 def add_to(mutants: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options to the command."""
     mutants.add_argument(
         "--patch", type=Path, action="append", default=[], metavar="FILE",
         help="a bug of your own: a unified diff of raftlog/, applied to a copy and hunted on seeds "
@@ -32,7 +32,7 @@ def add_to(mutants: argparse.ArgumentParser) -> None:
 
 
 def check(options: argparse.Namespace) -> None:
-    """UsageError for what does not go together."""
+    """Raise `UsageError` for options that exclude each other."""
     if options.scenario and not options.patch:
         raise common.UsageError("--scenario needs --patch FILE", ON)
     if options.patch and options.score is not None:
@@ -42,7 +42,10 @@ def check(options: argparse.Namespace) -> None:
 
 
 def hunted(options: argparse.Namespace, plan: Hunt) -> list[dict[str, Any]]:
-    """A row for each patch, told as it is known. `RefusedError` for a patch that does not apply."""
+    """Hunt each patch and print its row when it is known; returns all rows.
+
+    Raises `RefusedError` for a patch that does not apply.
+    """
     if not options.patch:
         return []
     scenarios = _scenarios(options.scenario)
@@ -58,12 +61,12 @@ def hunted(options: argparse.Namespace, plan: Hunt) -> list[dict[str, Any]]:
 
 
 def all_decided(rows: Sequence[dict[str, Any]]) -> bool:
-    """Whether each row says something of its patch."""
+    """Whether every row decides about its patch."""
     return all(map(patched_hunt.is_decided, rows))
 
 
 def for_table(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows, with `killed` as the table of all mutants has it: by a seed."""
+    """Returns the rows for the table of all mutants, where `killed` means: by a seed."""
     return [{**row, "killed": bool(row["seeds"])} for row in rows]
 
 
@@ -75,7 +78,7 @@ def _one(patch: Path, plan: Hunt, scenarios: list[Scenario], *, named: bool) -> 
 
 
 def _scenarios(words: Sequence[str]) -> list[Scenario]:
-    """Those that are named, or all of the checkout; none where there is no checkout."""
+    """Returns the named scenarios, or all of the checkout; none where there is no checkout."""
     known = scenario_files.names() if scenario_files.FOLDER.is_dir() else []
     if not words:
         return [scenario_files.load(name) for name in known]
@@ -94,7 +97,7 @@ def _scenarios(words: Sequence[str]) -> list[Scenario]:
 
 
 def _line(row: dict[str, Any]) -> str:
-    """The row for people."""
+    """Returns the row for people."""
     told = "SURVIVED"
     if row["seeds"]:
         profile = "" if row["profile"] == PROFILES[0] else f"{row['profile']} "

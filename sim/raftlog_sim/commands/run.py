@@ -31,7 +31,7 @@ _HASH_SEEDS: Final = ("1", "2")
 
 
 def add(parsers: common.Parsers) -> None:
-    """`run` and `replay`."""
+    """Add `run` and `replay` to the commands."""
     run = common.add_command(parsers, "run", _run, "run one seed", "run --seed 42 --double-check")
     run.add_argument(
         "--seed", type=common.seed, required=True, metavar="N",
@@ -111,8 +111,11 @@ def _play(options: argparse.Namespace, case: Case) -> int:
 
 
 def _unexpected(options: argparse.Namespace, outcome: Outcome) -> list[str] | None:
-    """Where a scenario's run differs from what its file expects; None for what expects nothing,
-    and with a planted bug, of which the lines are not."""
+    """Returns how a scenario's run differs from what its file expects.
+
+    It is None for a file that expects nothing, and with a planted bug, for which the lines do not
+    hold.
+    """
     scenario = getattr(options, "scenario", None)
     if scenario is None or not scenario.expected_plain or options.mutant:
         return None
@@ -162,7 +165,7 @@ def _tell(
 
 
 def _double_check(case: Case, outcome: Outcome, options: argparse.Namespace) -> str:
-    """Empty when two other processes give the same trace; else where they part."""
+    """Play the case in two more processes; returns where their traces part, "" when they agree."""
     for hash_seed in _HASH_SEEDS:
         if played_elsewhere(case, options.mutant, hash_seed)["digest"] != outcome.digest:
             here = os.environ.get("PYTHONHASHSEED", "0")
@@ -175,8 +178,10 @@ def _double_check(case: Case, outcome: Outcome, options: argparse.Namespace) -> 
 
 
 def played_elsewhere(case: Case, mutant: str, hash_seed: str) -> dict[str, Any]:
-    """What a process of its own says of a case, with the `digest` of its outcome; a `failure` of
-    class worker-died when it gave no answer."""
+    """Play a case in a process of its own; returns its document, with the outcome's `digest`.
+
+    When the process gave no answer, the `failure` is of class worker-died.
+    """
     found = _elsewhere(["replay", "--no-folder", "--format", "json"], case, mutant, hash_seed)
     try:
         said = json.loads(found)

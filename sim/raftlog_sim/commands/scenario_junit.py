@@ -1,4 +1,4 @@
-"""What scenarios gave as JUnit XML, for build servers: one test case per scenario."""
+"""Writes the results of scenarios as JUnit XML, for build servers: one test case per scenario."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from raftlog_sim.commands.common import RefusedError
 
 
 def check(path: Path) -> None:
-    """Raises `RefusedError` for a file that cannot be written, before anything is played."""
+    """Raise `RefusedError` for a file that cannot be written, before anything is played."""
     if path.is_dir() or not path.parent.is_dir():
         what = "is a folder" if path.is_dir() else "lies in no folder that there is"
         raise RefusedError(what, on=str(path), do="give a file in a folder that exists")
@@ -28,7 +28,7 @@ def write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def text(rows: Sequence[dict[str, Any]]) -> str:
-    """One test suite. A scenario that could not be played is a skipped case."""
+    """Returns one test suite. A scenario that could not be played is a skipped case."""
     failed = sum(row["ok"] is False for row in rows)
     skipped = sum(row["ok"] is None for row in rows)
     lines = [

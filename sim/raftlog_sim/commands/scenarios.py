@@ -1,5 +1,4 @@
-"""`raftlog sim scenarios`: list and run the named ones and a user's own, or write down again what
-comes of them."""
+"""`raftlog sim scenarios`: list and run named and own scenarios, or rewrite their results."""
 
 import argparse
 from collections import Counter
@@ -22,7 +21,7 @@ Wanted = tuple[scenario_files.Scenario, Path | None]
 
 
 def add(parsers: common.Parsers) -> None:
-    """`scenarios`."""
+    """Add `scenarios` to the commands."""
     parser = common.add_command(
         parsers, "scenarios", _scenarios,
         "run named scenarios, or your own, each against what it should give",
@@ -80,8 +79,10 @@ def _scenarios(options: argparse.Namespace) -> int:
 
 
 def _wanted(options: argparse.Namespace) -> list[Wanted]:
-    """Those that are wanted, a user's own checked to the last line. Raises `UsageError` for a name
-    that there is not, and `RefusedError` for a file that is no scenario."""
+    """Returns the wanted scenarios; a user's own are checked to the last line.
+
+    Raises `UsageError` for an unknown name and `RefusedError` for a file that is no scenario.
+    """
     if not options.names:
         return [(scenario_files.load(name), None) for name in scenario_files.names()]
     known, found = _known(), list[Wanted]()
@@ -102,7 +103,7 @@ def _wanted(options: argparse.Namespace) -> list[Wanted]:
 
 
 def _known() -> list[str]:
-    """The named ones; none where the simulator came as a package."""
+    """Returns the names of the checkout's scenarios; none where the simulator came as a package."""
     return scenario_files.names() if scenario_files.FOLDER.is_dir() else []
 
 
@@ -126,7 +127,7 @@ def _check_mutants(own: Sequence[Wanted]) -> None:
 def _skipped(
     scenario: scenario_files.Scenario, options: argparse.Namespace, why: str
 ) -> dict[str, Any]:
-    """The row of what cannot be played here: its file is as it was, and nothing is known of it."""
+    """Returns the row of a scenario that cannot be played here; its file stays as it is."""
     if options.format == "text":
         print(f"skipped {scenario.name}", flush=True)
     expected = list(scenario.expected)
@@ -155,7 +156,7 @@ def _one(
     differences = []
     if path is not None:
         differences = scenarios.differing(expected, found)
-    elif found != expected:  # a named one says all that comes of it
+    elif found != expected:  # the file of a named one has every result
         differences += [f"now       {line}" for line in found]
         differences += [f"expected  {line}" for line in expected]
     row = {

@@ -23,7 +23,7 @@ JOBS: Final = 2
 
 
 def add(parsers: common.Parsers) -> None:
-    """`shrink`."""
+    """Add `shrink` to the commands."""
     shrink = common.add_command(
         parsers, "shrink", _shrink, "find the smallest part of a failing case that fails alike",
         "shrink --seed 2 --mutant 4",

@@ -1,5 +1,7 @@
-"""`raftlog sim steps`: what a scenario says, line by line. Other programs play it (`raftlog chaos`)
-and need no second reader of its language."""
+"""`raftlog sim steps`: prints what a scenario says, step by step.
+
+Other programs play it (`raftlog chaos`) and need no second reader of its language.
+"""
 
 import argparse
 from pathlib import Path
@@ -11,7 +13,7 @@ from raftlog_sim.playing.cases import read_text
 
 
 def add(parsers: common.Parsers) -> None:
-    """`steps`."""
+    """Add `steps` to the commands."""
     parser = common.add_command(
         parsers, "steps", _steps, "the settings and steps of a scenario, each with its line",
         "steps leader-dies.txt --format json",

@@ -34,7 +34,7 @@ from raftlog_sim.schedules.options import VARIED, draw_options
 
 KEPT_A_GROUP: Final = 3
 ONLY_COMPILED: Final = "only-compiled"
-"""The class of what fails by compiled code and not by the sources."""
+"""The class of failures that compiled code has and the sources do not."""
 FOLDERS_MAX: Final = 30
 JOBS: Final = 2
 CHECK_EVERY: Final = 20
@@ -45,7 +45,7 @@ class _GaveUpError(Exception):
 
 
 def add(parsers: common.Parsers) -> None:
-    """`sweep`."""
+    """Add `sweep` to the commands."""
     sweep = common.add_command(
         parsers, "sweep", _sweep, "run many seeds", "sweep --seeds 1..200 --jobs 2"
     )
@@ -127,14 +127,16 @@ def _sweep(options: argparse.Namespace) -> int:
 
 
 def _endless(options: argparse.Namespace) -> None:
-    """All seeds from the first on. Raises for Spark, which is given all its seeds at once."""
+    """Extend the seeds to all from the first on. Raises for Spark, which gets all its seeds at
+    once."""
     if options.spark:
         raise common.UsageError("--until-failure does not go with --spark", "raftlog sim sweep")
     options.seeds = range(options.seeds.start, BOUNDS["seed"][1])
 
 
 def _new_tally(options: argparse.Namespace) -> SweepTally:
-    """An empty one. Raises for pairs of faults of what has none."""
+    """Returns an empty tally. Raises `UsageError` for pairs of faults of a subject without
+    faults."""
     of_brokers = options.subject == BROKERS
     if options.pairs and not of_brokers:
         raise common.UsageError(f"--pairs counts faults of {BROKERS} only", "raftlog sim sweep")
@@ -142,7 +144,8 @@ def _new_tally(options: argparse.Namespace) -> SweepTally:
 
 
 def _check_compiled(options: argparse.Namespace) -> None:
-    """Raises for what cannot be played by compiled code, and for a folder of other sources."""
+    """Raise for options that compiled code cannot play, and for a folder built from other
+    sources."""
     for name, given in (("--mutant", options.mutant), ("--spark", options.spark)):
         if given:
             raise common.UsageError(f"--compiled does not go with {name}", "raftlog sim sweep")
@@ -163,14 +166,17 @@ def _check_compiled(options: argparse.Namespace) -> None:
 def run_seed(
     seed: int, profile: str, subject: str, mutant: str, check: bool, compiled: bool
 ) -> TallyRow:
-    """One seed, in a worker. What fails by compiled code is played by the sources as well: what
-    they say counts, and what only compiled code fails by is no bug of the product."""
+    """Play one seed in a worker; returns its row.
+
+    A seed that fails by compiled code is played by the sources as well, and their result counts. A
+    failure of compiled code alone is no bug of the product.
+    """
     gc.disable()
     case = drawn(seed, profile, subject)
     outcome = case.play()
     gc.enable()
     gc.collect()
-    gc.freeze()  # what is left stays: modules, tables. To go through them again took 50 ms a seed
+    gc.freeze()  # only modules and tables are left; walking them took 50 ms a seed
     agreed, failure = True, outcome.failure
     if check or (compiled and failure):
         hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
@@ -199,7 +205,7 @@ def run_seed(
 
 
 def _calls(options: argparse.Namespace) -> Iterator[Call]:
-    """What each seed is played with."""
+    """Returns the arguments of `run_seed` for each seed."""
     every = options.check_every
     return (
         (seed, options.profile, options.subject, options.mutant,
@@ -211,7 +217,7 @@ def _calls(options: argparse.Namespace) -> Iterator[Call]:
 def _on_spark(
     options: argparse.Namespace, deadline: common.Deadline
 ) -> Generator[TallyRow, None, None]:
-    """The rows of `_rows`, played by Spark's workers; what that cost goes to standard error."""
+    """Yields the rows of `_rows`, played by Spark's workers; prints the costs on standard error."""
     if find_spec("pyspark") is None:
         raise common.UsageError("--spark needs pyspark: pip install 'raftlog[spark]'")
     costs = spark_sweep.Costs()
@@ -251,26 +257,28 @@ def _rows(
 
 
 def _is_compiled(options: argparse.Namespace, seed: int) -> bool:
-    """Whether a seed is played by compiled code. Trio mode has a world and nodes of its own, which
-    compiled code does not take for its own."""
+    """Whether compiled code plays this seed.
+
+    It does not play trio mode, whose own world and nodes compiled code does not take for its own.
+    """
     return options.compiled is not None and not draw_options(seed, options.profile).trio
 
 
 def _home(compiled: Path | None, call: Call) -> str:
-    """Where what plays a seed is imported from."""
+    """Returns the folder from which the player of a seed is imported; "" for the sources."""
     *_, by_compiled = call
     return str(compiled.resolve()) if compiled is not None and by_compiled else ""
 
 
 def _lost_row(seed: int, why: str) -> TallyRow:
-    """Of a seed that nobody answered for."""
+    """Returns the row of a seed for which no worker answered."""
     return TallyRow(
         seed, why, failure_class(why), signature(why), "", 0, 0, {}, {}, {}, "", 0, 0, True
     )
 
 
 def _play_scenarios(options: argparse.Namespace, tally: SweepTally) -> None:
-    """Those of our own brokers, each against what its file says of the plain run."""
+    """Play the brokers' scenarios; each must give what its file expects of the plain run."""
     common.switch_on(options.mutant)
     wanted = [scenario_files.load(name) for name in scenario_files.names()]
     for scenario in (each for each in wanted if each.subject == BROKERS):
@@ -297,7 +305,7 @@ def _failed(
     if options.no_folders and files.base is None:
         return
     if row.failure_class == ONLY_COMPILED:
-        return  # what is filed, shrunk and replayed is played by the sources
+        return  # a filed failure is replayed by the sources
     folder = files.file(row.seed, row.failure)
     if folder and folder not in group.folders and len(group.folders) < KEPT_A_GROUP:
         group.folders.append(folder)
@@ -338,7 +346,8 @@ def _tell(options: argparse.Namespace, tally: SweepTally, seconds: float) -> Non
 
 
 def _tell_failed(options: argparse.Namespace, tally: SweepTally) -> None:
-    """What failed, by kind, what was shrunk, and which seeds gave two runs."""
+    """Print the failures by kind, the shrunk folders, and the seeds that gave two different
+    runs."""
     for alike, group in tally.by_count():
         print(f"\n{group.count} x {alike}")
         print(f"  seeds {', '.join(map(str, group.seeds))}")
@@ -362,7 +371,7 @@ def _tell_failed(options: argparse.Namespace, tally: SweepTally) -> None:
 
 
 def _of_cores(tally: SweepTally) -> str:
-    """In how many seeds a core had to do alone, and what became of that phase in the others."""
+    """Returns in how many seeds the core phase ran, and its outcome in the others."""
     others = [f"{what} {count}" for what, count in sorted(tally.cores.items()) if what != RAN]
     unable = f" ({tally.core_unable} without a majority)" if tally.core_unable else ""
     return (

@@ -1,4 +1,4 @@
-"""What a sweep remembers of its seeds: counts, and failures grouped by signature."""
+"""Counts the seeds of a sweep, and groups its failures by signature."""
 
 from collections import Counter
 from typing import Any, Final, NamedTuple, final
@@ -15,7 +15,7 @@ _POWER: Final = ("under-a-process", "before-a-sync")
 
 @final
 class TallyRow(NamedTuple):
-    """One seed, as a worker reports it."""
+    """The result of one seed, as a worker reports it."""
 
     seed: int
     failure: str
@@ -28,11 +28,11 @@ class TallyRow(NamedTuple):
     faults: dict[str, int]
     buggified: dict[str, int]
     core: str
-    """What became of its core phase; empty for subjects that have none."""
+    """The outcome of the core phase; empty for subjects that have none."""
     core_records: int
-    """How many records had to be acknowledged there."""
+    """How many records had to be acknowledged in the core phase."""
     core_unable: int
-    """And in how many partitions the core was no majority of the voters."""
+    """In how many partitions the core was no majority of the voters."""
     agreed: bool
     near_faults: tuple[tuple[str, str], ...] = ()
 
@@ -40,17 +40,17 @@ class TallyRow(NamedTuple):
 @final
 @attrs.define
 class TallyGroup:
-    """Failures of one signature."""
+    """The failures of one signature."""
 
     failure_class: str
     example: str
     count: int = 0
     seeds: list[int] = attrs.Factory(list)
-    """The first few."""
+    """The first few seeds of the group."""
     folders: list[str] = attrs.Factory(list)
 
     def document(self, signature: str) -> dict[str, Any]:
-        """As JSON."""
+        """Returns the group as JSON."""
         return {
             "class": self.failure_class,
             "signature": signature,
@@ -64,8 +64,8 @@ class TallyGroup:
 @final
 @attrs.define(eq=False)
 class SweepTally:
-    """See the module. `of_brokers`: it is our own brokers that are simulated, whose source says
-    what could have been reached. `pairs`, if wanted, counts which faults came together."""
+    """The sums of a sweep. `of_brokers` says that our own brokers are simulated. Their source tells
+    which probes could have been reached. `pairs`, if wanted, counts which faults came together."""
 
     of_brokers: bool
     pairs: PairCounts | None = None
@@ -96,7 +96,7 @@ class SweepTally:
 
     @property
     def probes_missed(self) -> list[str]:
-        """Probes of the product that nothing passed."""
+        """Probes of the product that no seed passed."""
         return missed_names(self.probes) if self.of_brokers else []
 
     @property
@@ -106,8 +106,10 @@ class SweepTally:
 
     @property
     def power_told(self) -> str:
-        """How often power found something that was written and not synced; empty when it never
-        failed under a process."""
+        """How often a power failure found bytes that were written and not synced.
+
+        It is empty when power never failed under a process.
+        """
         failed, pending = (self.probes[f"power-failed-{when}"] for when in _POWER)
         if not failed:
             return ""
@@ -122,11 +124,11 @@ class SweepTally:
         )
 
     def time_is_up(self, asked: int) -> bool:
-        """Whether time ended it before it had played the seeds that were asked for."""
+        """Whether the time limit ended the sweep before it had played all seeds."""
         return self.seeds < asked and not self.interrupted and not self.gave_up
 
     def add(self, row: TallyRow) -> TallyGroup | None:
-        """Count a seed; its group when it failed."""
+        """Count a seed; returns its group when it failed."""
         self.seeds += 1
         self.events += row.events
         self.simulated_ns += row.simulated_ns
@@ -149,11 +151,11 @@ class SweepTally:
         return group
 
     def by_count(self) -> list[tuple[str, TallyGroup]]:
-        """Signatures with their groups, the largest first."""
+        """Returns signatures with their groups, the largest first."""
         return sorted(self.groups.items(), key=lambda item: (-item[1].count, item[0]))
 
     def document(self, asked: int, seconds: float) -> dict[str, Any]:
-        """As JSON, when so many seeds were asked for and it took so long."""
+        """Returns the sweep as JSON; `asked` seeds were wanted, and it took `seconds`."""
         return {
             "seeds": self.seeds,
             "seeds_asked": asked,

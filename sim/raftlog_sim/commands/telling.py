@@ -1,4 +1,4 @@
-"""The options of a run, for people: all of them, first those that are not the default."""
+"""Prints the options of a run for people: all of them, first those that are not the default."""
 
 import json
 import textwrap
@@ -13,7 +13,7 @@ _ALWAYS: Final = ("seed", "profile")
 
 
 def option_lines(case: Case) -> list[str]:
-    """Every option, as `name=value`; faults that are off come last."""
+    """Returns every option as `name=value`; faults that are off come last."""
     whole, plain = json.loads(case.describe()), _plain(case)
     gaps = whole.pop(_GAPS, {})
     own = {name: value for name, value in whole.items() if name in _ALWAYS or value != plain[name]}
@@ -28,7 +28,7 @@ def option_lines(case: Case) -> list[str]:
 
 
 def _plain(case: Case) -> dict[str, Any]:
-    """The options of a case of which nothing was said."""
+    """Returns the options of a case that sets none."""
     if isinstance(case, BrokerCase):
         return SimOptions(seed=0).document()
     assert isinstance(case, GuestCase), case
@@ -44,7 +44,7 @@ def _text(value: Any) -> str:
 
 
 def _wrapped(head: str, words: list[str]) -> list[str]:
-    """On lines of a hundred columns; none where there is nothing."""
+    """Wrap words to lines of a hundred columns; returns no line for no words."""
     return textwrap.wrap(
         head + ", ".join(words), COLUMNS, subsequent_indent="    ",
         break_long_words=False, break_on_hyphens=False,
