@@ -1,8 +1,8 @@
 """Asks a broker who leads, as a client would, and leaves the broker as it is.
 
-A router remembers what it has told. A check that asks it directly makes it remember what no client
-was told, and the broker then answers otherwise than it would have without the check: a replay of
-the broker alone showed that (wide seed 108). Here what the check was told is the check's own.
+A router remembers what it told. A check that asks it directly makes it remember something that no
+client was told. The broker then answers otherwise than without the check: a replay of the broker
+alone showed that (wide seed 108). So the check keeps its own memory here.
 """
 
 from typing import TYPE_CHECKING
@@ -17,8 +17,10 @@ Told = dict[GroupId, KnownLeader]
 
 
 def newest_leader(router: Router, partition: "PartitionImage", told: Told) -> KnownLeader | None:
-    """What the router would tell who was `told` that before, and all that clients were; `told` then
-    holds the answer, too."""
+    """Returns the leader that the router would name to a caller who was `told` of leaders before.
+
+    The caller also knows all that clients were told. `told` then holds the answer too.
+    """
     own = router._told
     for group, leader in own.items():
         before = told.get(group)

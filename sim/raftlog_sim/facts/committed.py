@@ -1,10 +1,10 @@
-"""What one group has committed, read once, from the log of whoever committed it first: where its
-batches lie, one behind the other, whose they are, what its markers and memberships say.
+"""The committed entries of one group, read once, from the log of the replica that committed first.
 
-Producers are followed by a dumb twin of the product's own table, for the two to be compared after
-any entry.
-Nothing here is believed about a group of which some entry was not in memory any more when it was
-looked for: `whole` says so. But for its membership: the log remembers that (seed 6303549).
+They give the place of each batch, its producer, and what the markers and memberships say. A simple
+twin of the product's table follows the producers, so that the two can be compared after any entry.
+
+`whole` is False for a group of which some entry was in no memory any more when it was read. The
+checks then believe nothing here but the membership, which the log itself remembers (seed 6303549).
 """
 
 from bisect import bisect_right
@@ -35,9 +35,9 @@ Logs = Iterable[PartitionLog]
 
 
 class Stored(NamedTuple):
-    """A committed batch of records. `identity`: producer id, epoch and first sequence of a batch
-    that is numbered, else its CRC. `latest_ms`: its largest timestamp; these producers do not lie.
-    """
+    """A committed batch of records. `identity` is producer id, epoch and first sequence of a
+    numbered batch, else the CRC. `latest_ms` is its largest timestamp; the producers of a run do
+    not lie."""
 
     raft_index: int
     term: int
@@ -48,14 +48,14 @@ class Stored(NamedTuple):
 
 
 class After(NamedTuple):
-    """What the log is after an entry."""
+    """The state of the log after an entry."""
 
     term: int
     producers: ProducerTwins
 
 
 def identity_of(header: BatchHeader) -> tuple[int, ...]:
-    """See `Stored`."""
+    """Returns the identity of a batch, as in `Stored`."""
     if header.producer_id < 0:
         return (header.crc,)
     return (header.producer_id, header.producer_epoch, header.base_sequence)
@@ -64,32 +64,35 @@ def identity_of(header: BatchHeader) -> tuple[int, ...]:
 @final
 @attrs.define(eq=False)
 class CommittedFacts:
-    """See the module. `starts` are the log-start markers, (raft index, highest log start so far);
-    `membership` is the last committed one."""
+    """The committed entries. `starts` are the log-start markers: (raft index, highest log start so
+    far). `membership` is the last committed one."""
 
     end: int = 0
     last_term: int = 0
     next_offset: int | None = 0
-    """After `end`; None when that is not known, for its entries were in nobody's memory."""
+    """The offset after `end`; None when it is unknown, since the entries were in no memory."""
     whole: bool = True
     batches: list[Stored] = attrs.Factory(list)
     starts: list[tuple[int, int]] = attrs.Factory(list)
     membership: Membership | None = None
     epochs: list[tuple[int, int]] = attrs.Factory(lambda: [(0, 0)])
-    """Each epoch that began, and its first offset; 0 is before the first. Those of entries that
-    were in nobody's memory are missing."""
+    """Each epoch that began, with its first offset; epoch 0 is before the first. The epochs of
+    entries that were in no memory are missing."""
     after: list[After] = attrs.Factory(lambda: [After(0, NONE)])
-    """By raft index, while `whole`."""
+    """The state after each entry, by raft index; complete while `whole`."""
     sizes: list[tuple[int, int, int]] = attrs.Factory(list)
-    """Of each entry while `whole`: its raft index, its base offset, its bytes."""
+    """Raft index, base offset and size in bytes of each entry; complete while `whole`."""
     groups: "GroupLog | None" = None
-    """Of a partition of the internal topic: what its records say of groups."""
+    """The records about groups, for a partition of the internal topic; else None."""
 
     def follow(
         self, log: PartitionLog, commit: RaftIndex, others: Callable[[], Logs]
     ) -> tuple[tuple[str, str], ...]:
-        """Entries up to `commit` are committed now, says this log: what is wrong with their
-        producers and their places. What it no longer has in memory is asked of other logs."""
+        """Take the entries up to `commit`, which are committed; returns (invariant, error or "")
+        pairs.
+
+        Entries that this log no longer has in memory come from the `others`.
+        """
         first, self.end = RaftIndex(self.end + 1), commit
         entries = _held(log, first) or _held_by_others(log, first, commit, others())
         if not entries:
@@ -120,23 +123,25 @@ class CommittedFacts:
 
     @property
     def log_start(self) -> int:
-        """Where the log begins, say all markers."""
+        """Returns the log start according to all markers."""
         return self.starts[-1][1] if self.starts else 0
 
     def log_start_at(self, index: int) -> int:
-        """Where the log begins for whoever applied the entries up to `index`."""
+        """Returns the log start for a replica that applied the entries up to `index`."""
         place = bisect_right(self.starts, index, key=lambda pair: pair[0])
         return self.starts[place - 1][1] if place else 0
 
     def batch_at(self, base_offset: int) -> Stored | None:
-        """The batch that begins at this offset."""
+        """Returns the batch that begins at this offset."""
         place = bisect_right(self.batches, base_offset, key=attrgetter("base_offset"))
         found = self.batches[place - 1] if place else None
         return found if found is not None and found.base_offset == base_offset else None
 
     def table_differs(self, replica: PartitionReplica) -> str:
-        """Whether the replica's producers are others than those of its log: those of what is
-        committed of it, and of what it holds beyond."""
+        """Returns how a replica's producers differ from those of its log; "" when they do not.
+
+        The log consists of its committed entries and those that it holds beyond.
+        """
         log = replica.log
         index = RaftIndex(min(log.last_index, len(self.after) - 1))
         while index > replica.commit and log.term_at(index) != self.after[index].term:
@@ -151,8 +156,11 @@ class CommittedFacts:
         return f"after entry {log.last_index} {replica.me} has {differs}" if differs else ""
 
     def _misplaced(self, entry: Entry, header: BatchHeader) -> str:
-        """Offsets are dense: each batch begins where the one before ended, Raft's own entries take
-        none; and its epoch is the term of the last entry that began one."""
+        """Returns an error when an entry breaks the dense order of offsets; "" when it does not.
+
+        Each batch begins where the one before ended, and Raft's own entries take no offset. The
+        epoch of a batch is the term of the last entry that began a term.
+        """
         said = (header.base_offset, header.leader_epoch)
         records = header.last_offset_delta + 1 if entry.kind is _RECORDS else 0
         wrong = (
@@ -199,13 +207,13 @@ class CommittedFacts:
 
 
 def logs_of(node: "Node", group: GroupId) -> list[PartitionLog]:
-    """All logs of the group that are in the memory of some node of this node's world."""
+    """Returns the logs of the group that are in the memory of the world's running nodes."""
     found = [each.broker.context.replicas.get(group) for each in node.world.running()]
     return [replica.log for replica in found if replica is not None]
 
 
 def _held(log: PartitionLog, first: RaftIndex) -> list[Entry]:
-    """The entries from there on, if they are in memory."""
+    """Returns the entries of a log from `first` on; none when they are not in memory."""
     if not log.first_index <= first <= log.last_index:
         return []
     return log.entries(first, _ALL_BYTES) or []
@@ -214,7 +222,7 @@ def _held(log: PartitionLog, first: RaftIndex) -> list[Entry]:
 def _held_by_others(
     log: PartitionLog, first: RaftIndex, commit: RaftIndex, others: Logs
 ) -> list[Entry]:
-    """Equal term at equal index means equal logs up to there."""
+    """Returns the entries from another log with the same term at `commit`: equal up to there."""
     for other in others:
         if other.last_index >= commit and other.term_at(commit) == log.term_at(commit):
             entries = _held(other, first)
@@ -224,7 +232,8 @@ def _held_by_others(
 
 
 def _gap(before: ProducerTwin, header: BatchHeader) -> str:
-    """What is wrong with this batch after those before it of its producer."""
+    """Returns what is wrong with a batch after the earlier batches of its producer; "" for
+    nothing."""
     epoch, first = header.producer_epoch, header.base_sequence
     follows = (before.spans[-1][1] + 1) % SEQUENCES if epoch == before.epoch else 0
     if epoch >= before.epoch and first == follows:

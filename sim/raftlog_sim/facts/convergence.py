@@ -1,4 +1,5 @@
-"""When a healed cluster, or a core of it, has come to rest: what the liveness phase waits for."""
+"""Tells when a healed cluster, or a core of it, has come to rest, as the liveness phase waits
+for."""
 
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def is_led(world: "World", topic: str, partitions: int) -> bool:
-    """Every partition of the topic has a leader that takes proposals."""
+    """Whether every partition of the topic has a leader that takes proposals."""
     for number in range(partitions):
         group = group_of(world, topic, number)
         replicas = [] if group is None else _replicas(world.running(), group)
@@ -26,14 +27,18 @@ def is_led(world: "World", topic: str, partitions: int) -> bool:
 
 
 def is_converged(world: "World") -> bool:
-    """All nodes are up, hold one image, work what clients ask and name the leaders; every replica
-    is where the image wants it and nowhere else, and equal to its fellows, whole and durable. (A
-    node that was alone and has booted agrees with everybody before it has applied anything, seed
-    3000879; it holds requests until the others know that it is alive, seed 6201660; and a replica
-    that is being opened again after an error agrees with nobody, seed 9508106.)"""
+    """Whether the whole cluster is at rest.
+
+    All nodes are up, hold one image, serve clients and name the leaders. Every replica is where the
+    image wants it, and no other place has one. All replicas of a group are equal, whole and
+    durable.
+    """
     nodes = world.running()
     if len(nodes) < len(world.nodes):
         return False
+    # A node that booted alone agrees with all others before it has applied anything (seed 3000879).
+    # It holds requests until the others know that it is alive (seed 6201660). A replica that is
+    # opened again after an error agrees with no other (seed 9508106).
     if not all(METADATA_GROUP in node.broker.context.replicas for node in nodes):
         return False
     if not all(node.broker.clients.serving for node in nodes):
@@ -56,16 +61,20 @@ def is_converged(world: "World") -> bool:
 
 
 def _controllers_are_those_wanted(nodes: "list[Node]") -> bool:
-    """Whether the group of the metadata works with the membership that its image asks for."""
+    """Whether the metadata group works with the membership that its image asks for."""
     wanted = metadata_target(nodes[0].broker.context.image)
     leading = [each for each in _replicas(nodes, METADATA_GROUP) if _leads(each)]
     return all(each.membership == wanted for each in leading)
 
 
 def _is_stillborn(nodes: "list[Node]", partition: "PartitionImage") -> bool:
-    """Whether nobody ever led it, and nobody can: half of the directories that it was placed on are
-    no more. A topic that is made while a broker is away lies on the disk that the broker had, and
-    may come back without (wide seed 9302134: two replicas). Nothing was promised in it."""
+    """Whether a partition never had a leader and never can: half of its founding directories are
+    gone.
+
+    A topic that is created while a broker is away is placed on the disk that the broker had. The
+    broker may come back without that disk (wide seed 9302134: two replicas). No promise was made
+    there.
+    """
     there = {node.number: node.broker.context.directory for node in nodes}
     alive = sum(there.get(each.node) == each.directory for each in partition.founding)
     return partition.reported.term == 0 and 2 * alive <= len(partition.founding)
@@ -77,7 +86,8 @@ def _placed(nodes: "list[Node]", group: int, places: Collection[NodeId]) -> bool
 
 
 def _is_named(nodes: "list[Node]", partition: "PartitionImage") -> bool:
-    """Every broker tells its clients who leads (one did not until its next boot, seed 6203439)."""
+    """Whether every broker names the leader to clients; one did not until its next boot (seed
+    6203439)."""
     group = partition.group
     leader = next(node.number for node in nodes if _leads(node.broker.context.replicas.get(group)))
     told = [newest_leader(node.broker.context.router, partition, {}) for node in nodes]
@@ -90,8 +100,8 @@ def is_told(world: "World") -> bool:
 
 
 def misreported(nodes: "list[Node]") -> list[str]:
-    """At rest: for each partition what the metadata have wrong of the membership that its own log
-    has, or nothing."""
+    """Returns, for a cluster at rest, each partition whose membership the metadata have wrong, or
+    ""."""
     return [
         _misreported(nodes, f"{topic.name}-{number}", partition)
         for topic in nodes[0].broker.context.image.topics.values()
@@ -109,10 +119,12 @@ def _misreported(nodes: "list[Node]", name: str, partition: "PartitionImage") ->
 
 
 def is_core_alive(world: "World", core: Collection[NodeId]) -> bool:
-    """All nodes of the core are up, hold one image and work what clients ask, and every group of
-    which they are a majority has a leader among them, with whose log its replicas there agree. (A
-    node that has just booted has opened none of its replicas, nor does it know of any: swarm seed
-    6.)"""
+    """Whether the core works alone.
+
+    All its nodes are up, hold one image and serve clients. Every group in which they are a majority
+    has a leader among them, and its replicas there agree with the leader's log. The metadata group
+    is one of them: a node that has just booted opened no replica and knows of none (swarm seed 6).
+    """
     nodes = [node for node in world.running() if node.number in core]
     if len(nodes) < len(core) or not all(node.broker.clients.serving for node in nodes):
         return False
@@ -123,23 +135,27 @@ def is_core_alive(world: "World", core: Collection[NodeId]) -> bool:
 
 
 def do_lead(world: "World", core: Collection[NodeId], topic: str, partitions: list[int]) -> bool:
-    """Nodes of the core lead these partitions of the topic, and take proposals."""
+    """Whether nodes of the core lead these partitions of the topic, and take proposals."""
     nodes = [node for node in world.running() if node.number in core]
     groups = [group_of(world, topic, number) for number in partitions]
     return all(group is not None and any(map(_leads, _replicas(nodes, group))) for group in groups)
 
 
 def able_groups(world: "World", core: Collection[NodeId]) -> dict[GroupId, int]:
-    """The groups that these nodes can work alone, as far as they run: each with how many of its
-    voters they are, in whichever configuration these are fewest. (A topic that was being made when
-    the rest froze may lie with the frozen, and with a directory that was wiped meanwhile: a voter
-    counts on the directory that it was placed on. A move that was asked for before may begin now:
-    the core must be a majority of all configurations that its replicas hold, seed 5100282.)"""
+    """Returns the groups in which these nodes are a majority, each with the number of voters there.
+
+    The number is that of the configuration in which it is lowest. A core must be a majority of all
+    configurations that its replicas hold, since a move that was asked for before may begin now
+    (seed 5100282).
+    """
     nodes = [node for node in world.running() if node.number in core]
     directories = {node.number: node.broker.context.directory for node in nodes}
     able: dict[GroupId, int] = {}
     for group, configurations in _configurations(nodes).items():
         there = [
+            # A topic that was being created when the rest froze may lie with the frozen nodes, and
+            # in a directory that was wiped meanwhile. So a voter counts only in the directory where
+            # it was placed.
             sum(directories.get(each.node) == each.directory for each in voters)
             for voters in configurations
         ]
@@ -150,13 +166,16 @@ def able_groups(world: "World", core: Collection[NodeId]) -> dict[GroupId, int]:
 
 
 def known_groups(world: "World", core: Collection[NodeId]) -> list[GroupId]:
-    """The groups that some of these nodes know of by now."""
+    """Returns the groups that some of these nodes know of by now."""
     return list(_configurations([node for node in world.running() if node.number in core]))
 
 
 def _configurations(nodes: "list[Node]") -> dict[GroupId, list[tuple[ReplicaId, ...]]]:
-    """Of each group that these nodes know of, who its voters are held to be: by their replicas, or,
-    of a group that none of them has opened yet, by where their newest image places it."""
+    """Returns the voters of each group that these nodes know of.
+
+    They come from the replicas or, for a group that no node opened yet, from the newest image's
+    target.
+    """
     held: dict[GroupId, list[tuple[ReplicaId, ...]]] = {}
     for node in nodes:
         for group, replica in node.broker.context.replicas.items():
@@ -173,9 +192,12 @@ def _configurations(nodes: "list[Node]") -> dict[GroupId, list[tuple[ReplicaId, 
 
 
 def is_core(world: "World", core: Collection[NodeId], damaged: Collection[NodeId]) -> bool:
-    """Whether these nodes may be all that is left: in every configuration that some node holds to
-    be in force, and in every placement, undamaged nodes of the core are a majority. Who is down
-    holds what is on its disk: when all are, nobody else tells who votes where (seed 420683)."""
+    """Whether these nodes may be all that is left.
+
+    In every configuration that some node holds to be in force, and in every placement, the
+    undamaged nodes of the core must be a majority. A node that is down holds what is on its disk.
+    When all nodes are down, only the disks tell where the voters are (seed 420683).
+    """
     whole = {number for number in core if number not in damaged}
     if not whole <= set(world.nodes):
         return False
@@ -186,7 +208,8 @@ def is_core(world: "World", core: Collection[NodeId], damaged: Collection[NodeId
 
 
 def _voter_sets_on_disks(world: "World") -> Iterator[tuple[NodeId, ...]]:
-    """What those know that are down: every placement, and what was told of configurations."""
+    """Yields the voters of every placement and reported membership on the disks of nodes that are
+    down."""
     for node in world.nodes.values():
         topics = {} if node.up else image_at_boot(node).topics
         for partition in [each for topic in topics.values() for each in topic.partitions]:
@@ -197,9 +220,12 @@ def _voter_sets_on_disks(world: "World") -> Iterator[tuple[NodeId, ...]]:
 
 
 def voter_sets(world: "World") -> list[tuple[NodeId, ...]]:
-    """The nodes of every configuration that some running replica holds to be in force, of every
-    placement and every report in an image, and the controllers. (A replica that is being opened
-    says nothing yet, and its group may know of no move: wide seed 137.)"""
+    """Returns the nodes of every voter set that some running node knows of.
+
+    These are the configurations of replicas, the placements and reports of images, and the
+    controllers. A replica that is being opened holds no configuration yet. Its group may not know
+    of a move either (wide seed 137).
+    """
     found: dict[tuple[NodeId, ...], None] = {}
     for node in world.nodes.values():
         found[tuple(sorted(address.node for address in node.config.controllers))] = None
@@ -228,8 +254,10 @@ def _leads(replica: Any) -> bool:
 
 
 def _equal(nodes: "list[Node]", group: int) -> bool:
-    """One leader, equal ends, everything durable, and nobody misses what it once held: from a
-    quorum that has it all damage is repaired that a replica knows of."""
+    """Whether a group is at rest: one leader, equal ends, all durable, no replica damaged.
+
+    A complete quorum repairs every damage that a replica knows of.
+    """
     replicas = _replicas(nodes, group)
     if sum(_leads(replica) for replica in replicas) != 1:
         return False

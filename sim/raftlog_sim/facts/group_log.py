@@ -1,4 +1,4 @@
-"""What the committed log of an offsets partition says, replayed beside the brokers.
+"""Replays the committed log of an offsets partition beside the brokers, and checks what it says.
 
     machine-agrees          a replica's machine is what the committed records up to where it has
                             applied make of a new one; and what is left of them after
@@ -6,10 +6,10 @@
     group-generations-rise  the records that make generations known name each number once
     group-on-record         a join is answered when its generation is committed, a sync when its
                             assignment is, a commit when its offset is
-    group-offsets-live      nobody removes an offset that is younger than retention by the clocks
-                            of a majority
+    group-offsets-live      no broker removes an offset that is younger than retention by the
+                            clocks of a majority
 
-The records come from `committed`, so a log of which something was not in memory is not judged.
+The records come from `committed`. A log of which an entry was not in memory is not judged.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from raftlog.kafka.versions import ApiKey
 from raftlog.records.record import records_of
 
 COMPACTED_EVERY: Final = 8
-"""Batches of records between two replays of what compaction leaves."""
+"""How many batches of records pass between two replays of what compaction leaves."""
 
 
 @final
@@ -37,16 +37,16 @@ class Walls:
     """The highest wall clock that each node has shown, and how long offsets are kept."""
 
     retention_ms: int = 0
-    """0: clocks are not looked at, and every removal is too early."""
+    """How long offsets are kept; 0 leaves clocks aside, and every removal is too early."""
     fleeting: str = "\0"
-    """How the names of topics begin that are deleted: their offsets go with them, whatever their
+    """The prefix of the names of topics that a run deletes. Their offsets go with them at any
     age."""
     deleted: dict[str, None] = attrs.Factory(dict)
-    """Groups that somebody asked to delete: their offsets may go at any time."""
+    """Groups whose deletion was asked for. Their offsets may go at any time."""
     highest_ms: dict[NodeId, int] = attrs.Factory(dict)
 
     def look(self, node: NodeId, shown_ms: int) -> None:
-        """What a node's clock shows in this turn."""
+        """Note what a node's clock shows in this turn."""
         self.highest_ms[node] = max(shown_ms, self.highest_ms.get(node, 0))
 
     def young(self, commit_ms: int) -> bool:
@@ -60,7 +60,7 @@ class Walls:
 @final
 @attrs.define(eq=False)
 class GroupLog:
-    """One partition of the internal topic. `latest`: what compaction leaves, by key."""
+    """One partition of the internal topic. `latest` holds what compaction leaves, by key."""
 
     walls: Walls
     machine: GroupsMachine = attrs.Factory(GroupsMachine)
@@ -70,19 +70,19 @@ class GroupLog:
     floors: dict[str, int] = attrs.Factory(dict)
     """The highest generation of each group so far."""
     removals: dict[str, int] = attrs.Factory(dict)
-    """How often the numbers of a group were removed."""
+    """How often each group was removed, with its generation numbers."""
     batches: int = 0
     given: dict[str, int] = attrs.Factory(dict)
-    """The highest generation of each group that was ever made known."""
+    """The highest generation of each group that a record ever made known."""
     assigned: dict[str, int] = attrs.Factory(dict)
-    """The highest generation of each group of which an assignment was committed."""
+    """The highest generation of each group whose assignment was committed."""
     offsets: dict[tuple[str, str, int], dict[int, None]] = attrs.Factory(dict)
     """Every offset that was ever committed."""
     expired: dict[tuple[str, str, int], dict[int, None]] = attrs.Factory(dict)
-    """Those that were removed when a majority of the clocks had shown that they were old."""
+    """Offsets that were removed after a majority of the clocks had shown that they were old."""
 
     def take(self, entry: Entry) -> tuple[tuple[str, str], ...]:
-        """One more committed batch of records: what was looked at, and what is wrong with it."""
+        """Take one more committed batch of records; returns (invariant, error or "") pairs."""
         risen = removed = ""
         for record in records_of(entry.batch, CorruptData, "a record of groups"):
             read = read_record(record)
@@ -117,11 +117,12 @@ class GroupLog:
             self.offsets.setdefault(place, {})[read.stored.offset] = None
 
     def digest_at(self, index: RaftIndex) -> bytes:
-        """What a machine holds that has applied everything up to there."""
+        """Returns the digest of a machine that applied everything up to `index`."""
         return self.digests[bisect_right(self.ends, index) - 1]
 
     def compacted(self) -> str:
-        """The last record of each key, in an order of their own, makes the same machine."""
+        """Returns an error when the last record of each key, in mixed order, makes another
+        machine."""
         fresh = GroupsMachine()
         for key in sorted(self.latest, key=_mixed):
             fresh._take(self.latest[key])
@@ -160,8 +161,10 @@ class GroupLog:
 
 
 def off_record(logs: Iterable[GroupLog], key: int, request: Any, body: Any) -> str:
-    """What a member was told is done, and is not committed in any of these logs, which are all that
-    there are; or nothing."""
+    """Returns a member's answer that no log has on record; "" when it is committed.
+
+    `logs` are all logs that there are.
+    """
     logs, group = list(logs), getattr(request, "group_id", "")
     if key == ApiKey.JOIN_GROUP and not body.error_code:
         known = max((log.given.get(group, 0) for log in logs), default=0)

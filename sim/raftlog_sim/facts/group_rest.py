@@ -1,5 +1,7 @@
-"""What coordinators hold, seen from outside: who coordinates a group now, whether all groups have
-settled, and whether what a coordinator holds is bounded.
+"""The state of coordinators, seen from outside.
+
+It tells which node coordinates a group, whether all groups have settled, and whether coordinators
+stay within their bounds.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
     from raftlog_sim.world.world import World
 
 _ALARMS_A_GROUP: Final = 3
-"""Join, sync, write; and one session a member or pending id; and two of the coordinator."""
+"""The alarms of a group: join, sync and write. A member or pending id has one session more, and the
+coordinator itself has two alarms."""
 
 
 class Grouped(Protocol):
@@ -32,7 +35,7 @@ class Grouped(Protocol):
 
 
 def coordinator_of(world: "World", group: str) -> "tuple[Node, Coordinated] | None":
-    """The node that coordinates the group in the newest term, and its coordinator."""
+    """Returns the node that coordinates the group in the newest term, and its coordinator."""
     found: list[tuple[int, Node, Coordinated]] = []
     for node in world.running():
         groups = node.broker.context.groups
@@ -50,7 +53,7 @@ def coordinator_of(world: "World", group: str) -> "tuple[Node, Coordinated] | No
 
 
 def live_group(world: "World", group: str) -> LiveGroup | None:
-    """The group as its coordinator has it now."""
+    """Returns the group as its coordinator has it now."""
     found = coordinator_of(world, group)
     return None if found is None else found[1].coordinator._shared.find(group)
 
@@ -58,8 +61,11 @@ def live_group(world: "World", group: str) -> LiveGroup | None:
 def unsettled(
     world: "World", groups: Iterable[str], alive: Sequence[Grouped], topic: str, partitions: int
 ) -> str:
-    """Every group with members is Stable, with exactly those who are left, all of one generation,
-    and each partition belongs to one of them. What keeps it, or nothing."""
+    """Returns what keeps the groups from being settled; "" when they are.
+
+    A group with members is Stable with exactly those that are left, all of one generation. Each
+    partition belongs to one of them.
+    """
     for group in groups:
         mine = [each for each in alive if each.group == group]
         if mine:
@@ -103,17 +109,20 @@ def _unsettled(
 
 
 def _is_shut_out(member: Grouped, live: LiveGroup) -> bool:
-    """Whether the coordinator refuses a member rightly. One that took over knows of each member
-    only the protocol that the group had chosen: Kafka's record of a group says no more. A member
-    that does not have that one is refused until the others have joined again (groups seed 110)."""
+    """Whether the coordinator rightly refuses a member.
+
+    A new coordinator knows of each member only the protocol that the group had chosen: Kafka's
+    record of a group holds no more. It refuses a member without that protocol until the others have
+    joined again (groups seed 110).
+    """
     names = member.consumer.settings.partition_assignment_strategy
     unjoined = member.consumer.membership.phase is Phase.UNJOINED
     return unjoined and not live.supports(PROTOCOL_TYPE, names)
 
 
 def left_of_gone_topics(world: "World") -> str:
-    """An offset that a coordinator still has of a topic that was deleted, or made again since; or
-    nothing."""
+    """Returns an offset that a coordinator keeps for a topic that is gone, or was created again; or
+    ""."""
     newest = max((node.broker.context.image for node in world.running()), key=_version)
     for node in world.running():
         for led in node.broker.context.groups._led.values():
@@ -134,8 +143,10 @@ def _version(image: "ClusterImage") -> int:
 
 
 def beyond_bounds(node: "Node") -> str:
-    """What a node's coordinators hold is bounded by their members, and counted right. What is
-    wrong, or nothing."""
+    """Returns what is wrong with the amounts that a node's coordinators hold; "" for nothing.
+
+    The members bound them, and the coordinators count them right.
+    """
     for led in node.broker.context.groups._led.values():
         shared = led.coordinator._shared
         members = [member for group in shared.groups.values() for member in group.members.values()]

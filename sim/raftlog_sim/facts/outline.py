@@ -1,4 +1,5 @@
-"""What of a replica is worth another look when it changed; what is seen of a committed entry."""
+"""The parts of a replica whose change calls for a check, and of a committed entry that checks
+see."""
 
 from typing import Final, NamedTuple
 
@@ -13,7 +14,7 @@ class Seen(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """See the module."""
+    """The parts of a replica that are compared after each turn."""
 
     boot: int
     term: int
@@ -30,7 +31,8 @@ NOTHING: Final = Outline(0, 0, False, 0, 0, 0, 0, 0, 0)
 
 
 def outline_of(boots: int, replica: PartitionReplica) -> tuple[object, ...]:
-    """The fields of an `Outline`; reckoned for every replica at every turn, so in short steps."""
+    """Returns the fields of an `Outline`, in few steps, since every turn needs them of every
+    replica."""
     log = replica.log
     term, leading, commit, membership_index = replica.node.standing()
     return (

@@ -1,4 +1,4 @@
-"""A dumb twin of the product's table of producers: what a log says of them, an entry at a time."""
+"""A simple twin of the product's table of producers, which follows a log entry by entry."""
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -18,7 +18,7 @@ _ON: Final = "committed entry"
 
 
 class ProducerTwin(NamedTuple):
-    """As `partition.producers.ProducerState`; a span is first and last sequence and first
+    """The state of a producer, as `ProducerState`. A span is first and last sequence and first
     offset."""
 
     epoch: int
@@ -27,14 +27,14 @@ class ProducerTwin(NamedTuple):
 
 
 class ProducerTwins(NamedTuple):
-    """All producers after an entry; `clock_ms` is the newest timestamp of Raft's own entries.
-    Never changed: an entry makes another one of it."""
+    """All producers after an entry; each entry makes a new value. `clock_ms` is the newest
+    timestamp of Raft's own entries."""
 
     states: dict[int, ProducerTwin]
     clock_ms: int
 
     def after(self, entry: "Entry", header: "BatchHeader") -> "ProducerTwins":
-        """What the log says with one more entry."""
+        """Returns the producers after one more entry."""
         if entry.kind is EntryKind.RECORDS:
             return self if header.producer_id < 0 else self._recorded(entry, header)
         if entry.kind not in (EntryKind.TERM_START, EntryKind.MARKER):
@@ -59,7 +59,7 @@ class ProducerTwins(NamedTuple):
         return ProducerTwins({**self.states, header.producer_id: heard}, self.clock_ms)
 
     def differs(self, table: "ProducerTable") -> str:
-        """Whether a table of the product is another one."""
+        """Returns how a table of the product differs from this one; "" when it does not."""
         mine: list[Any] = sorted(self.states.items())
         if table.states() == mine and table.clock_ms == self.clock_ms:
             return ""

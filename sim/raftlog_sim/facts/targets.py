@@ -1,4 +1,4 @@
-"""Who a target of a step is when the step strikes; see `schedule` for the names."""
+"""Resolves the target of a step when the step strikes; `schedule` lists the names of targets."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 
 def resolve(world: "World", text: str, topic: str) -> tuple[NodeId, ...]:
-    """Nodes that exist, ascending, each once; empty when nobody is meant now."""
+    """Returns the target's existing nodes, ascending, each once; empty when it means no node
+    now."""
     found: dict[NodeId, None] = {}
     for part in text.split("+"):
         for number in _one(world, part, topic):
@@ -40,7 +41,7 @@ def _one(world: "World", part: str, topic: str) -> tuple[NodeId, ...]:
 
 
 def group_of(world: "World", topic: str, partition: int) -> GroupId | None:
-    """The Raft group of a partition, as the newest image of a running node tells it."""
+    """Returns the Raft group of a partition, by the newest image of a running node."""
     images = [node.broker.context.image for node in world.running()]
     newest = max(images, key=lambda image: image.version, default=None)
     found = None if newest is None else newest.topic(topic)
@@ -50,7 +51,7 @@ def group_of(world: "World", topic: str, partition: int) -> GroupId | None:
 
 
 def log_start_of(world: "World", topic: str, partition: int) -> int:
-    """The highest log start that a running replica of the partition has."""
+    """Returns the highest log start of a running replica of the partition."""
     group = group_of(world, topic, partition)
     if group is None:
         return 0
@@ -59,7 +60,7 @@ def log_start_of(world: "World", topic: str, partition: int) -> int:
 
 
 def leaders_of(world: "World", group: GroupId) -> list[NodeId]:
-    """Running nodes that lead the group, or think so, by term."""
+    """Returns the running nodes that lead the group, or think so, by term."""
     found = []
     for node in world.running():
         replica = node.broker.context.replicas.get(group)
@@ -69,7 +70,8 @@ def leaders_of(world: "World", group: GroupId) -> list[NodeId]:
 
 
 def _leads_most(world: "World") -> tuple[NodeId, ...]:
-    """Who leads the most partitions, of all topics; of several the lowest number."""
+    """Returns the node that leads the most partitions of all topics; the lowest number of
+    several."""
     newest: dict[GroupId, tuple[int, NodeId]] = {}
     for node in world.running():
         for group, replica in node.broker.context.replicas.items():

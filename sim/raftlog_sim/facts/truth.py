@@ -1,6 +1,6 @@
-"""What really lies on a simulated disk: looked up there, never asked of the broker.
+"""Looks up on a simulated disk what really lies there, and never asks the broker.
 
-Durable is what a crash that keeps nothing would leave.
+Durable is what a crash that keeps nothing pending would leave.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ _NEVER_VOTED: Final = HardState(Term(0), None)
 
 
 class Story(NamedTuple):
-    """What the files of a replica hold: the chain at the end covers everything before it."""
+    """The content of a replica's files. The chain at the end covers everything before it."""
 
     first_index: int
     last_index: int
@@ -56,11 +56,13 @@ class Story(NamedTuple):
 
 
 def durable_index(node: "Node", replica: PartitionReplica) -> int:
-    """The log's own durable index when the file and the bytes up to it are on the disk; else the
-    index before the segment concerned, which is all that can be said."""
+    """Returns the log's own durable index when the disk has the file and the bytes up to it.
+
+    Otherwise it returns the index before that segment, since no more can be said.
+    """
     log = replica.log
     mark = log.mark(log.durable_index)
-    if mark is None:  # while an install is not durable, what it replaces is
+    if mark is None:  # an install is under way: the old log counts
         return after_a_crash(node, replica.me, replica.node.durable)
     if mark.raft_index == 0:
         return log.durable_index
@@ -77,8 +79,10 @@ def durable_index(node: "Node", replica: PartitionReplica) -> int:
 
 
 def after_a_crash(node: "Node", replica: ReplicaId, said: int) -> int:
-    """The last entry that a boot would find of this replica. Where that would find damage nothing
-    can be said against what the replica said to hold."""
+    """Returns the last entry of this replica that a boot would find.
+
+    Where the boot would find damage, it returns `said`, since nothing contradicts the replica then.
+    """
     groups: Any = inspect_directory(as_one(node, node.disk.durable_copy()))["groups"]
     rows = [row for row in groups if row["replica"] == str(replica)]
     return max((said if row["damaged"] else row["last_index"] for row in rows), default=0)
@@ -87,8 +91,10 @@ def after_a_crash(node: "Node", replica: ReplicaId, said: int) -> int:
 def _is_dropped(
     node: "Node", replica: PartitionReplica, segment: Segment, following: Segment
 ) -> bool:
-    """Whether the file is gone because the log start has passed all of it: the header of the next
-    one, durable, stands for what was before."""
+    """Whether the file is gone because the log start has passed all of it.
+
+    The durable header of the next file then stands for everything before.
+    """
     return (
         not node.disk.exists(segment.path)
         and replica.log_start >= following.base_offset
@@ -97,9 +103,11 @@ def _is_dropped(
 
 
 def vote_is_durable(node: "Node", group: GroupId, term: int, to: ReplicaId) -> bool:
-    """Whether the node's disk has a vote for `to` in that term, or a later term; True where the run
-    has damaged the store so that nobody can read it: the next boot gives up the directory, and with
-    it all that it ever said (seed 9904784)."""
+    """Whether the node's disk has a vote for `to` in that term, or a later term.
+
+    It is True where the run damaged the store beyond reading. The next boot then gives up the
+    directory, and with it every vote (seed 9904784).
+    """
     if _store(node) is None and any(map(node.disk.is_hurt, STORE_FILES)):
         return True
     state = stored_state(node, group)
@@ -107,28 +115,28 @@ def vote_is_durable(node: "Node", group: GroupId, term: int, to: ReplicaId) -> b
 
 
 def stored_state(node: "Node", group: GroupId) -> HardState:
-    """Term and vote of the group on the node's disk; of one that never voted where there are none,
-    or the store cannot be read."""
+    """Returns term and vote of the group on the node's disk; no vote when the store cannot be
+    read."""
     store = _store(node)
     return _NEVER_VOTED if store is None else store.hard_states.get(group, _NEVER_VOTED)
 
 
 def stored_mark(node: "Node", group: GroupId) -> Mark | None:
-    """The durable mark of the group's log; None where there is none, or none can be read."""
+    """Returns the durable mark of the group's log; None when the disk has none that can be read."""
     store = _store(node)
     return None if store is None else store.marks.get(group)
 
 
 def stored_incarnation(node: "Node", directory: DirectoryId) -> Incarnation | None:
-    """The last life of another directory that the node's disk knows of; None where there is none,
-    or none can be read."""
+    """Returns the last life of another directory that the node's disk knows of; None for none."""
     store = _store(node)
     known = None if store is None else store.incarnations.known.get(directory)
     return None if known is None else known.incarnation
 
 
 def identity(node: "Node") -> "DirectoryIdentity | None":
-    """What the node's disk was formatted as; None where that is not durable, or cannot be read."""
+    """Returns the identity to which the node's disk was formatted; None if not durable or
+    readable."""
     try:
         return read_identity(node.disk.durable_copy((FORMAT_FILE,)))
     except RaftlogError:
@@ -136,8 +144,7 @@ def identity(node: "Node") -> "DirectoryIdentity | None":
 
 
 def is_registered(node: "Node", group: GroupId, replica: ReplicaId) -> bool:
-    """Whether the node's disk says that it answers for this replica; True where it cannot be
-    read."""
+    """Whether the node's disk has this replica's registration; True when it cannot be read."""
     store = _store(node)
     if store is None:
         return True
@@ -146,7 +153,7 @@ def is_registered(node: "Node", group: GroupId, replica: ReplicaId) -> bool:
 
 
 def registered_path(node: "Node", group: GroupId, replica: ReplicaId) -> str | None:
-    """Where the node's disk says that this replica lies; None where it does not say."""
+    """Returns the path of this replica on the node's disk; None when the disk does not tell."""
     store = _store(node)
     registration = None if store is None else store.registrations.get(group)
     if registration is None or registration.replica != replica:
@@ -155,7 +162,7 @@ def registered_path(node: "Node", group: GroupId, replica: ReplicaId) -> str | N
 
 
 def _store(node: "Node") -> "StoreState | None":
-    """The durable store; looked up again only after some call changed the disk."""
+    """Returns the durable store; reads it again only after some call changed the disk."""
     disk = node.disk
     known = node.looked_up
     if known is None or known[:2] != (disk, disk.mutations):
@@ -171,7 +178,7 @@ def _store(node: "Node") -> "StoreState | None":
 
 
 def durable_marks(node: "Node") -> "dict[GroupId, Mark]":
-    """What the durable store says of logs; nothing where it cannot be read."""
+    """Returns the marks of the durable store; none when it cannot be read."""
     try:
         return dict(peek_directory(node.disk.durable_copy(_STORE)).marks)
     except RaftlogError:
@@ -179,8 +186,12 @@ def durable_marks(node: "Node") -> "dict[GroupId, Mark]":
 
 
 def image_at_boot(node: "Node") -> "ClusterImage":
-    """What the node would know of the cluster if its power failed now, before it hears of anybody:
-    the commands on its disk up to its durable commit hint. What cannot be read it does not know."""
+    """Returns the image that the node would have after a power failure, before it hears from
+    others.
+
+    It comes from the commands on the disk up to the durable commit hint. A node that cannot read
+    them has the empty image.
+    """
     image, commands = EMPTY_IMAGE, node.config.release.commands
     try:
         for batch in _committed_metadata(node):
@@ -193,7 +204,7 @@ def image_at_boot(node: "Node") -> "ClusterImage":
 
 
 def _committed_metadata(node: "Node") -> Iterator[Buffer]:
-    """The batches that a boot would hold to be committed."""
+    """Yields the batches that a boot would hold to be committed."""
     disk = node.disk.durable_copy()
     directory = peek_directory(disk)
     registration = directory.registrations.get(METADATA_GROUP)
@@ -220,8 +231,11 @@ def _committed_metadata(node: "Node") -> Iterator[Buffer]:
 
 
 def stories(node: "Node") -> Iterator[tuple[int, Story]]:
-    """Per group what the files say when they are read from the beginning. Where a sector cannot be
-    read, it counts as what was written there, lest one keeps all other files from being read."""
+    """Yields each group with the content of its files, read from the beginning.
+
+    A sector that cannot be read counts as its last written bytes. Otherwise one bad sector would
+    keep all other files from being read.
+    """
     try:
         try:
             report = inspect_directory(as_one(node, node.disk))
@@ -246,8 +260,10 @@ def stories(node: "Node") -> Iterator[tuple[int, Story]]:
 
 
 def difference(one: Story, other: Story) -> str:
-    """In what two replicas of a converged group differ; empty when in nothing that matters (how far
-    back they reach may differ)."""
+    """Returns how two replicas of a converged group differ; "" when in nothing that matters.
+
+    They may reach back to different first entries.
+    """
     for story in (one, other):
         if story.damaged:
             return story.damaged
@@ -257,14 +273,17 @@ def difference(one: Story, other: Story) -> str:
 
 
 def is_heard(node: "Node", peer: NodeId) -> bool:
-    """Whether a peer listens to this node at all: what an old copy of a disk says to one who
-    refuses it is no promise (seed 4100339)."""
+    """Whether a peer listens to this node at all.
+
+    Words of an old copy of a disk to a peer that refuses it are no promise (seed 4100339).
+    """
     other = node.world.nodes.get(peer)
     if other is None or not other.up:
         return False
     links = other.broker.links
     if node.number not in links.turn.sessions or node.number in links.refused:
         return False
-    # Nor is it one to who has not synced its life yet: nothing that it says counts there.
+    # Words to a peer that has not synced this node's life yet are none either: they do not count
+    # there.
     met = links.incarnations.met(node.number)
     return met is None or (met.synced and met.heard)
