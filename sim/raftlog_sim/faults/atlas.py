@@ -1,4 +1,4 @@
-"""The fault atlas: which damage is allowed, so that whatever fails is a bug.
+"""The fault atlas: which damage is allowed, so that every failure is a bug.
 
     fault                            allowed because
     un-synced bytes and names lost   a promise presupposes a sync: on any number of nodes at once
@@ -13,19 +13,19 @@
     directory put back, old copy     others have synced a later life of it, and tell: damage
     lying sync, rot of a majority    never here: no protocol survives it
 
-Damage is rationed: a node may be damaged only if in every group that it is a voter of, those ever
+Damage is rationed. A node may be damaged only if, in every group in which it votes, the nodes ever
 damaged stay a minority. Then in each group a majority keeps registration, term, vote and every
-entry that it acknowledged, and an entry that was committed by damaged nodes lies on a whole one
-too. Nothing is ever credited back within a run, though it was repaired: that is stricter than it
-must be, and simple. Bytes younger than the mark are protected by replication only, and are not
-rotted.
+entry that it acknowledged. An entry that damaged nodes committed lies on a whole node too. A repair
+gives nothing back within a run: that is stricter than it must be, and simple. Only replication
+protects bytes younger than the mark, so they do not rot.
 
-While topics are made or partitions move, one damaged node must be enough: a placement that is under
-way knows nothing of a disk that is wiped meanwhile, and a new group of which two of three replicas
-were lost before their first word can never elect (seed 74). Where partitions will be moved counts
-from the beginning: of two nodes none may be damaged, for the joint configuration needs both, and
-only who is down may know of it (seed 640015). Controllers come and go only as far as the damaged
-stay a minority of those that may vote then.
+While topics are created or partitions move, one damaged node must be enough. A placement that is
+under way knows nothing of a disk that is wiped meanwhile. A new group that lost two of three
+replicas before their first word can never elect (seed 74).
+
+The targets of moves count from the beginning. No node of a pair of targets may be damaged, since
+the joint configuration needs both, and perhaps only a node that is down knows of it (seed 640015).
+Controllers come and go only as far as the damaged stay a minority of those that may vote then.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,25 +47,27 @@ if TYPE_CHECKING:
 @final
 @attrs.define(eq=False)
 class Atlas:
-    """See the module. `damaged` are the nodes that may have lost what they promised, `unaware`
-    those of them that may not know it before they boot or read once more."""
+    """Rations the damage of a run. `damaged` are the nodes that may have lost promises. Those of
+    them in `unaware` may not know it before they boot or read once more."""
 
     world: "World"
     churn: bool = False
-    """Placements change during the run."""
+    """Whether placements change during the run."""
     planned: tuple[tuple[NodeId, ...], ...] = ()
-    """Where partitions are moved during the run."""
+    """The nodes to which partitions move during the run."""
     damaged: dict[NodeId, None] = attrs.Factory(dict)
     unaware: dict[NodeId, None] = attrs.Factory(dict)
     voters: dict[tuple[NodeId, ...], None] = attrs.Factory(dict)
-    """Every set that was ever seen here."""
+    """Every voter set that was ever seen here."""
     asked: dict[tuple[NodeId, ...], None] = attrs.Factory(dict)
-    """Every set of controllers that what was asked for may lead to, in whatever order."""
+    """Every set of controllers to which the requested changes may lead, in any order."""
 
     def allow(self, number: NodeId, *, aware: bool = False) -> bool:
-        """Whether this node may be damaged now; if so it counts from here on. When no node is up
-        that knows of a topic, nobody knows who votes where: then it may not (seed 302202: only a
-        node that had been wiped was up, so the second of three was wiped)."""
+        """Whether this node may be damaged now; if so it counts as damaged from here on.
+
+        It may not while no running node knows of a topic, since nothing tells then who votes where.
+        (Seed 302202: the only running node had been wiped, so the second of three was wiped too.)
+        """
         if not any(node.broker.context.image.topics for node in self.world.running()):
             return False
         hurt = {*self.damaged, number}
@@ -81,9 +83,11 @@ class Atlas:
         return True
 
     def change_controllers(self, now: Sequence[NodeId], number: NodeId, *, votes: bool) -> bool:
-        """Whether this node may begin or end to vote, of the controllers that there are now: in
-        every set that may come of it, with all that was asked for before, the damaged stay a
-        minority. An administrator looks at that first, as the product says nothing of disks."""
+        """Whether this node may begin or end to vote, of the present controllers.
+
+        The damaged nodes must stay a minority in every set that may come of it and of earlier
+        requests. An administrator looks at that first, as the product says nothing of disks.
+        """
         following: dict[tuple[NodeId, ...], None] = {}
         for known in (tuple(now), *self.asked):
             others = [each for each in known if each != number]
@@ -96,16 +100,21 @@ class Atlas:
         return True
 
     def is_core(self, core: Sequence[NodeId]) -> bool:
-        """Whether these nodes may be all that is left, whatever of the changes of controllers that
-        were asked for is still to come. See `convergence.is_core`."""
+        """Whether these nodes may be all that is left, whichever requested changes of controllers
+        still come.
+
+        See `convergence.is_core`.
+        """
         whole = {number for number in core if number not in self.damaged}
         enough = all(len(whole & set(voters)) > len(voters) // 2 for voters in self.asked)
         return enough and is_core(self.world, core, self.damaged)
 
     def tells(self, number: NodeId, directory: DirectoryId, copy: IncarnationBook) -> bool:
-        """Whether an old copy of this node's directory may be put back. In each group, every
-        majority that holds it must hold a witness: a voter that is not put back, and has synced a
-        life of the directory which the copy has not had."""
+        """Whether an old copy of this node's directory may be put back.
+
+        In each group, every majority that holds the node must hold a witness. A witness is a voter
+        that is not put back and has synced a life of the directory that the copy has not had.
+        """
         others = [node for node in self.world.nodes.values() if node.number != number]
         witnesses = [
             node.number
@@ -127,7 +136,7 @@ def _met_later(other: "Node", directory: DirectoryId, copy: IncarnationBook) -> 
 
 
 def planned_places(steps: Iterable[Step]) -> tuple[tuple[NodeId, ...], ...]:
-    """The nodes that each move names by their numbers; roles are seen when they are taken."""
+    """Returns the nodes that each move names by number; moves to roles count when they happen."""
     named = [str(step.argument("nodes")).split("+") for step in steps if step.kind == "reassign"]
     return tuple(
         tuple(NodeId(int(name[1:])) for name in names if name[1:].isdigit()) for names in named

@@ -1,5 +1,6 @@
-"""What befalls clocks: wall clocks are wrong, jump or go in waves; monotonic ones run fast or slow;
-timers ring late.
+"""Faults of clocks.
+
+Wall clocks are wrong, jump or swing. Monotonic clocks run fast or slow. Timers ring late.
 """
 
 from collections.abc import Callable
@@ -14,11 +15,12 @@ if TYPE_CHECKING:
     from raftlog_sim.faults.nemesis import SimNemesis
 
 _LEASE_PERMILLE: Final = DRIFT_PERMILLE * 9 // 20
-"""One clock fast and one slow by this are within the bound."""
+"""The largest drift, in permille, of runs with leases: with one clock fast and one slow by it,
+their difference is within the bound."""
 
 
 def _jump(nemesis: "SimNemesis", step: Step) -> bool:
-    """The wall clock is wrong by so much, until the step ends."""
+    """Set the wall clock wrong by some time, until the step ends."""
     off_ms = int(step.argument("ms")) * (-1 if step.argument("way") == "back" else 1)
     nodes = nemesis.nodes(step, "node")
     for node in nodes:
@@ -30,13 +32,14 @@ def _jump(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _jump_back(nemesis: "SimNemesis", node: Node, off_ms: int) -> None:
-    """A clock that was put right meanwhile would be wrong the other way (wide seed 1)."""
+    """Undo a jump, unless healing did so already: the clock would be wrong the other way (wide seed
+    1)."""
     if not nemesis.healed:
         node.machine.skew_ms -= off_ms
 
 
 def _drift(nemesis: "SimNemesis", step: Step) -> bool:
-    """The monotonic clock runs fast or slow."""
+    """Let the monotonic clock run fast or slow."""
     permille = int(step.argument("permille"))
     if nemesis.workload.options.lease:
         permille = min(permille, _LEASE_PERMILLE)
@@ -49,14 +52,14 @@ def _drift(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _set_drift(node: Node, ppm: int) -> None:
-    """Up to four times as fast, down to a fifth."""
+    """Set the drift: up to four times as fast, down to a fifth."""
     node.machine.drift_ppm = max(-800_000, min(ppm, 3_000_000))
     if node.up:
         node.deliver_nothing()
 
 
 def _wave(nemesis: "SimNemesis", step: Step) -> bool:
-    """The wall clock goes ahead and back, again and again."""
+    """Let the wall clock swing ahead and back."""
     nodes = nemesis.nodes(step, "node")
     for node in nodes:
         machine = node.machine
@@ -72,7 +75,7 @@ def _calm(node: Node) -> None:
 
 
 def _late_timers(nemesis: "SimNemesis", step: Step) -> bool:
-    """Each timer rings up to so much later than asked."""
+    """Let each timer ring up to some time later than asked."""
     nodes, late_ns = nemesis.nodes(step, "node"), millis(int(step.argument("ms")))
     for node in nodes:
         node.machine.late_ns = late_ns
@@ -93,7 +96,7 @@ STRIKES: Final[dict[str, Callable[["SimNemesis", Step], bool]]] = {
 
 
 def heal(nemesis: "SimNemesis", node: Node) -> None:
-    """Clocks are right and run right."""
+    """Set the clocks of a node right."""
     del nemesis
     node.machine.skew_ms = 0
     _calm(node)

@@ -1,9 +1,9 @@
-"""What operators do in the middle of everything: move partitions and leadership, stop brokers
-gracefully, make, grow and delete topics.
+"""The actions of operators in the middle of everything.
 
-Moves, deletions of records and everything about topics are asked for by a client of the product;
-nobody waits for the answers. Topics of the churn are `churn-0`, `churn-1` ...; nobody writes to
-them.
+They move partitions and leadership, stop brokers gracefully, and create, grow and delete topics.
+
+A client of the product asks for moves, deletions of records and everything about topics; nothing
+waits for the answers. Topics of the churn are `churn-0`, `churn-1` ...; no client writes to them.
 """
 
 from collections.abc import Callable
@@ -48,7 +48,7 @@ _THROTTLED: Final = (
 
 
 def _reassign(nemesis: "SimNemesis", step: Step) -> bool:
-    """An administrator asks for a move; the answer, if any, is not waited for."""
+    """Let an administrator ask for a move, without waiting for the answer."""
     nodes, number = nemesis.numbers(step, "nodes"), int(step.argument("partition"))
     if not nodes or number >= nemesis.workload.options.partitions:
         return False
@@ -59,7 +59,8 @@ def _reassign(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _cancel_move(nemesis: "SimNemesis", step: Step) -> bool:
-    """An administrator takes a move back; one that has ended, or never began, is let be."""
+    """Let an administrator take a move back; one that has ended, or never began, changes
+    nothing."""
     number = int(step.argument("partition"))
     if number >= nemesis.workload.options.partitions:
         return False
@@ -70,7 +71,7 @@ def _cancel_move(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _throttle(nemesis: "SimNemesis", step: Step) -> bool:
-    """An administrator bounds all moves of the topic, at every broker, or takes the bounds away."""
+    """Let an administrator bound all moves of the topic at every broker, or lift the bounds."""
     _pace_moves(nemesis, int(step.argument("rate")))
     if step.for_ms:
         nemesis.throttled = True
@@ -80,8 +81,10 @@ def _throttle(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def lift_throttle(nemesis: "SimNemesis") -> None:
-    """The administrator takes the bounds away, and asks again until the cluster has heard of it: at
-    a low rate a move would take hours."""
+    """Let the administrator lift the bounds, and ask again until the cluster has heard of it.
+
+    At a low rate a move would take hours.
+    """
     if nemesis.throttled:
         _pace_moves(nemesis, 0, tries=_LIFTS_MAX)
 
@@ -101,7 +104,7 @@ def _nobody_listens(answer: Any) -> None:
 
 
 def _unregister(nemesis: "SimNemesis", step: Step) -> bool:
-    """The first node that is up asks, as an operator does who took a machine away."""
+    """Ask through the first node that is up, as an operator does who took a machine away."""
     asker = next(iter(nemesis.world.running()), None)
     wanted = nemesis.numbers(step, "node")
     if asker is None:
@@ -128,8 +131,10 @@ def _remove_controller(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _change_controller(nemesis: "SimNemesis", step: Step, *, votes: bool) -> bool:
-    """An administrator asks as `raftlog quorum add` and `remove` do, with the directory that the
-    newest image names; the answer is not waited for."""
+    """Ask for a change of controllers, as `raftlog quorum add` and `remove` do.
+
+    The request names the directory of the newest image. Nothing waits for the answer.
+    """
     images = [node.broker.context.image for node in nemesis.world.running()]
     newest = max(images, key=lambda image: image.version, default=None)
     wanted = nemesis.numbers(step, "node")[:1]
@@ -150,7 +155,7 @@ def _change_controller(nemesis: "SimNemesis", step: Step, *, votes: bool) -> boo
 
 
 def _transfer(nemesis: "SimNemesis", step: Step) -> bool:
-    """Whoever leads the partition hands over to the node, if it is a voter that may."""
+    """Let the partition's leader hand over to the node, if that is a voter that may lead."""
     group = group_of(nemesis.world, TOPIC, int(step.argument("partition")))
     leading = [] if group is None else leaders_of(nemesis.world, group)[-1:]
     wanted = nemesis.numbers(step, "node")[:1]
@@ -172,7 +177,7 @@ def _transfer(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _stop(nemesis: "SimNemesis", step: Step) -> bool:
-    """A graceful stop: leadership goes first, then the process."""
+    """Stop brokers gracefully: leadership goes first, then the process."""
     nodes = [node for node in nemesis.nodes(step, "node") if node.up and not node.suspended]
     for node in nodes:
         stop(nemesis, step, node)
@@ -180,7 +185,7 @@ def _stop(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def stop(nemesis: "SimNemesis", step: Step, node: Node) -> None:
-    """A broker that runs is asked to stop, and is started again when the step ends."""
+    """Ask a running broker to stop; it starts again when the step ends."""
     nemesis.note("stop", node.number)
     node.leaves = True
     node.deliver(Stop(Instant(node.live.clock.now(nemesis.world.now) + _PATIENCE)))
@@ -188,7 +193,7 @@ def stop(nemesis: "SimNemesis", step: Step, node: Node) -> None:
 
 
 def _back(nemesis: "SimNemesis", node: Node, boots: int) -> None:
-    """Started again; one that has not finished leaving is killed first."""
+    """Start a broker again; one that has not finished stopping is killed first."""
     if node.boots != boots:
         return
     if node.up:
@@ -198,7 +203,7 @@ def _back(nemesis: "SimNemesis", node: Node, boots: int) -> None:
 
 
 def _trim(nemesis: "SimNemesis", step: Step) -> bool:
-    """An administrator deletes everything of a partition; the leader proposes a log start."""
+    """Let an administrator delete all records of a partition; the leader proposes a log start."""
     number = int(step.argument("partition"))
     if number >= nemesis.workload.options.partitions:
         return False
@@ -269,7 +274,7 @@ STRIKES: Final[dict[str, Callable[["SimNemesis", Step], bool]]] = {
 
 
 def heal(nemesis: "SimNemesis", node: Node) -> None:
-    """A broker that was leaving is gone."""
+    """End the stop of a broker that was stopping."""
     del nemesis
     if node.leaves and node.up:
         node.stop_process()

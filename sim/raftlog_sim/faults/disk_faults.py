@@ -1,9 +1,8 @@
-"""What befalls disks: errors, no space, slowness, failed syncs, stops in mid-call, disks that lie.
-What rots is in `rot_faults`, what is gone as a whole in `loss_faults`.
+"""Faults of disks: errors, no space, slowness, failed syncs, stops in mid-call, disks that lie.
 
-What may destroy something that was promised asks the atlas first, and does nothing when that would
-be more than a quorum can repair. A disk that lies asks nobody: no protocol survives it, so it is
-never drawn.
+Rot is in `rot_faults`, the loss of whole disks and files in `loss_faults`. A fault that may destroy
+something promised asks the atlas first, and does nothing when a quorum could not repair it. A disk
+that lies does not ask: no protocol survives it, so no seed draws it.
 """
 
 from collections.abc import Callable
@@ -20,8 +19,10 @@ if TYPE_CHECKING:
 
 
 def _disk_error(nemesis: "SimNemesis", step: Step) -> bool:
-    """The next calls of a kind fail and change nothing. Reads that go on failing are damage to a
-    replica that is being opened, so they are rationed."""
+    """Let the next calls of a kind fail and change nothing.
+
+    Reads that keep failing are damage to a replica that is being opened, so they are rationed.
+    """
     call, nodes = str(step.argument("call")), nemesis.nodes(step, "node")
     if call == "read":
         nodes = [node for node in nodes if nemesis.atlas.allow(node.number)]
@@ -31,8 +32,10 @@ def _disk_error(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _late_error(nemesis: "SimNemesis", step: Step) -> bool:
-    """The next calls of a kind are done, and report an error all the same: whoever tries again
-    finds that it is done already."""
+    """Let the next calls of a kind do their work and report an error all the same.
+
+    A retry then finds the work done.
+    """
     nodes = nemesis.nodes(step, "node")
     for node in nodes:
         node.disk.fail(str(step.argument("call")), count=int(step.argument("count")), late=True)
@@ -40,8 +43,11 @@ def _late_error(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _failed_sync(nemesis: "SimNemesis", step: Step) -> bool:
-    """The next sync fails, and the pages are then clean and gone. The supervisor restarts the
-    broker, which finds in the page cache what the disk does not have."""
+    """Let the next sync fail; the pages are then clean and gone.
+
+    The supervisor restarts the broker. The broker then finds bytes in the page cache that the disk
+    does not have.
+    """
     nodes = [node for node in nemesis.nodes(step, "node") if nemesis.atlas.allow(node.number)]
     for node in nodes:
         nemesis.note("failed-sync", node.number)
@@ -50,8 +56,11 @@ def _failed_sync(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _failed_name_sync(nemesis: "SimNemesis", step: Step) -> bool:
-    """As a failed sync, of a directory or of everything: a file that was made or renamed is seen
-    under its name, and is not there after a power failure; one that was removed is."""
+    """Let the next sync of a directory, or of everything, fail.
+
+    A file that was created or renamed is seen under its name, and is gone after a power failure. A
+    removed file is back then.
+    """
     call = f"sync_{step.argument('call')}"
     nodes = [node for node in nemesis.nodes(step, "node") if nemesis.atlas.allow(node.number)]
     for node in nodes:
@@ -88,7 +97,7 @@ def _faster(node: Node, less_ns: int) -> None:
 
 
 def _crash_at(nemesis: "SimNemesis", step: Step) -> bool:
-    """The machine stops at one of its next disk calls; it boots again by itself."""
+    """Stop the machine at one of its next disk calls; it boots again by itself."""
     nodes = [node for node in nemesis.nodes(step, "node") if node.up]
     for node in nodes:
         node.disk.crash_at = node.disk.mutations + 1 + int(step.argument("calls"))
@@ -99,7 +108,7 @@ def _crash_at(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _kill_at(nemesis: "SimNemesis", step: Step) -> bool:
-    """The process ends at one of its next disk calls: what it wrote and did not sync is there."""
+    """End the process at one of its next disk calls; its unsynced bytes stay."""
     nodes = [node for node in nemesis.nodes(step, "node") if node.up]
     for node in nodes:
         node.disk.crash_at = node.disk.mutations + 1 + int(step.argument("calls"))
@@ -109,7 +118,7 @@ def _kill_at(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _lying_sync(nemesis: "SimNemesis", step: Step) -> bool:
-    """Syncs report success and make nothing durable."""
+    """Let syncs report success and make nothing durable."""
     nodes = nemesis.nodes(step, "node")
     for node in nodes:
         nemesis.note("start-lying-sync", node.number)
@@ -138,7 +147,7 @@ STRIKES: Final[dict[str, Callable[["SimNemesis", Step], bool]]] = {
 
 
 def heal(nemesis: "SimNemesis", node: Node) -> None:
-    """The disk works again; what is rotten stays so."""
+    """Let the disk work again; what is rotten stays so."""
     if node.rolled_back:
         if node.up:
             node.stop_process()

@@ -1,4 +1,4 @@
-"""All kinds of faults, family by family: a new kind stands in `STRIKES` of its family's module."""
+"""All kinds of faults, by family; a new kind is listed in `STRIKES` of its family's module."""
 
 from typing import Final
 

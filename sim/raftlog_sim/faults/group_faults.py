@@ -1,5 +1,6 @@
-"""A coordinator that is killed at a moment of a rebalance: nobody can draw such an instant, so the
-step waits for it.
+"""Kills a coordinator at a moment of a rebalance.
+
+No draw would hit such an instant, so the step waits for the moment:
 
     joins        members join, and the coordinator waits for others
     generation   all have joined; the record of the generation is not decided
@@ -28,7 +29,7 @@ _PATIENCE_NS: Final = millis(2_500)
 
 
 def kill_when(nemesis: "SimNemesis", step: Step) -> None:
-    """Look for the moment, again and again for some seconds."""
+    """Look for the moment again and again for some seconds."""
     _look(nemesis, step, nemesis.world.now + _PATIENCE_NS)
 
 

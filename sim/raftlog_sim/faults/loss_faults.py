@@ -1,6 +1,7 @@
-"""What is gone as a whole: disks that come back empty or as an old copy, files of a replica.
+"""Losses of whole disks and files: disks that come back empty or as an old copy, files of a
+replica.
 
-All of it asks the atlas first.
+All of them ask the atlas first.
 """
 
 from collections.abc import Callable
@@ -34,7 +35,7 @@ _BOOTS_ALONE_MAX: Final = 3
 
 
 def _wipe(nemesis: "SimNemesis", step: Step) -> bool:
-    """The machine comes back with an empty disk, formatted to join the same cluster."""
+    """Bring the machine back with an empty disk, formatted to join the same cluster."""
     struck = False
     for node in nemesis.nodes(step, "node"):
         if not nemesis.atlas.allow(node.number):
@@ -50,14 +51,15 @@ def _wipe(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def replaced(node: Node) -> None:
-    """What an operator does with a directory whose store cannot be read: the node joins as new."""
+    """Replace a directory whose store cannot be read, as an operator does; the node joins as
+    new."""
     cluster = read_identity(node.disk.durable_copy()).cluster  # failures were for the broker
     node.disk = empty_disk(node, cluster)
     node.store_rotten = node.rolled_back = False
 
 
 def _image(nemesis: "SimNemesis", step: Step) -> bool:
-    """As a backup of the machine finds the disk: what is durable."""
+    """Copy the durable content of the disk, as a backup of the machine finds it."""
     nodes = nemesis.nodes(step, "node")
     for node in nodes:
         nemesis.images[node.number] = node.disk.durable_copy()
@@ -66,18 +68,22 @@ def _image(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _old_disk(nemesis: "SimNemesis", step: Step) -> bool:
-    """The machine comes back with the copy that was put aside, now or as soon as it may: after one
-    later life, once those have synced it without whom no majority that holds the copy decides
-    (`Atlas.tells`). The copy boots up to three times alone before, so that its boot number may be
-    any. It is put back once in a run (seed 200285)."""
+    """Bring the machine back with the copy that was put aside, now or as soon as that is allowed.
+
+    It is allowed after one later life, once enough other nodes have synced that life: each majority
+    that holds the copy needs one of them (`Atlas.tells`). The copy boots up to three times alone
+    before, so its boot number may be any. It is put back once in a run (seed 200285).
+    """
     end = nemesis.world.now + _OLD_DISK_WAITS_NS
     put_back = [_put_back(nemesis, step, node, end) for node in nemesis.nodes(step, "node")]
     return any(put_back)
 
 
 def _put_back(nemesis: "SimNemesis", step: Step, node: Node, end: int) -> bool:
-    """Whether it was done now; if not it is tried again for a while, for the node that was meant
-    then."""
+    """Put the copy back if that is allowed now; returns whether it was.
+
+    Otherwise the step tries again for a while, for the node that it meant at first.
+    """
     image = nemesis.images.get(node.number)
     if image is None or node.rolled_back or nemesis.healed:
         return False
@@ -110,7 +116,7 @@ def _is_told(nemesis: "SimNemesis", node: Node, image: SimulatedDisk) -> bool:
 
 
 def _boot_alone(node: Node, image: SimulatedDisk) -> None:
-    """Some boots of the copy that end before they meet anybody."""
+    """Boot the copy a few times, each time until it would meet other nodes."""
     draws = node.world.stream(f"old-disk/{node.number}/{node.boots}")
     for _ in range(draws.below(_BOOTS_ALONE_MAX + 1)):
         probe("old-copy-booted-alone")
@@ -118,7 +124,7 @@ def _boot_alone(node: Node, image: SimulatedDisk) -> None:
 
 
 def empty_disk(node: Node, cluster: object) -> SimulatedDisk:
-    """A disk formatted as a joiner's, under a fresh directory id."""
+    """Returns a disk formatted as a joiner's, under a fresh directory id."""
     number = NodeId(node.number)
     disk = node.world.new_disk(number)
     identity = DirectoryIdentity(
@@ -132,9 +138,11 @@ def empty_disk(node: Node, cluster: object) -> SimulatedDisk:
 
 
 def _empty_disk(nemesis: "SimNemesis", step: Step) -> bool:
-    """The process starts again at once on an empty disk, formatted to join the same cluster: so may
-    a majority of the controllers, for in the end everybody has what it had. Until then they know
-    nothing, and must not make anything up."""
+    """Start the process again at once on an empty disk, formatted to join the same cluster.
+
+    Even a majority of the controllers may be struck, since all get their disks back in the end.
+    Until then they know nothing, and must not make anything up.
+    """
     nodes = [node for node in nemesis.nodes(step, "node") if node.number not in nemesis.put_aside]
     for node in nodes:
         nemesis.note("empty-disk", node.number)
@@ -160,24 +168,27 @@ def _start_on(node: Node, disk: SimulatedDisk) -> None:
 
 
 def heal(nemesis: "SimNemesis", node: Node) -> None:
-    """This machine has its own disk."""
+    """Give the machine its own disk back."""
     _own_disk(nemesis, node)
 
 
 def _lose_replica(nemesis: "SimNemesis", step: Step) -> bool:
-    """All files of one partition's replica are gone."""
+    """Lose all files of one partition's replica."""
     group = group_of(nemesis.world, TOPIC, int(step.argument("partition")))
     return group is not None and _lose(nemesis, step, group)
 
 
 def _lose_metadata(nemesis: "SimNemesis", step: Step) -> bool:
-    """All files of the metadata are gone."""
+    """Lose all files of the metadata."""
     return _lose(nemesis, step, METADATA_GROUP)
 
 
 def readable(disk: SimulatedDisk) -> DirectoryImage | None:
-    """What is durable of the directory; None where its store has rotted so that nobody can read it,
-    as the process will find (seed 7800338)."""
+    """Returns the durable content of the directory.
+
+    It is None when the store has rotted beyond reading, as the process will find too (seed
+    7800338).
+    """
     try:
         return peek_directory(disk.durable_copy())
     except CorruptData:
@@ -185,7 +196,7 @@ def readable(disk: SimulatedDisk) -> DirectoryImage | None:
 
 
 def _lose(nemesis: "SimNemesis", step: Step, group: GroupId) -> bool:
-    """The process finds it when it boots next, which it does."""
+    """Remove a group's files and boot the process, which then finds them missing."""
     struck = False
     for node in nemesis.nodes(step, "node"):
         image = readable(node.disk)

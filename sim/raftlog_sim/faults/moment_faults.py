@@ -1,5 +1,6 @@
-"""A fault that strikes at a moment of a partition's life, which no draw of an instant would hit.
-The step waits for the moment, then does what another step does.
+"""Strikes a fault at a moment of a partition's life, which no draw of an instant would hit.
+
+The step waits for the moment, then does what another step does:
 
     membership   the leader has proposed a membership that is not committed
     learner      a replica is in the membership that is to vote, and does not yet
@@ -14,10 +15,10 @@ The step waits for the moment, then does what another step does.
     level        the controller has proposed a higher feature level, and it is not committed
     controllers  the controller has proposed other controllers, and they are not committed
 
-The fault is for the leader, of an install for the follower, of a level and of controllers for the
-controller. `cut-old` cuts a majority of the old configuration off from all others, where there is
-one; `crash-new`, `power-new` and `cut-new` strike those that join, where somebody does; `cancel`
-takes the move back.
+The fault strikes the leader, at an install the follower, at a level and at controllers the
+controller. `cut-old` cuts a majority of the old configuration off from all others, if there is an
+old one. `crash-new`, `power-new` and `cut-new` strike the nodes that join, if any. `cancel` takes
+the move back.
 """
 
 from collections.abc import Callable
@@ -42,14 +43,14 @@ _PATIENCE_NS: Final = millis(1_500)
 
 
 def strike_when(nemesis: "SimNemesis", step: Step) -> None:
-    """Look for the moment, again and again for a while."""
+    """Look for the moment again and again for a while."""
     _look(nemesis, step, nemesis.world.now + _PATIENCE_NS, {})
 
 
 def _look(
     nemesis: "SimNemesis", step: Step, until: int, rolled: dict[PartitionReplica, int]
 ) -> None:
-    """`rolled`: how many segments each replica had begun when it was looked at last."""
+    """Look once. `rolled` holds how many segments each replica had begun at the last look."""
     if nemesis.healed:  # the moment did not come in time
         nemesis.in_vain.append(str(step))
         return
@@ -67,7 +68,7 @@ def _look(
 def _found(
     nemesis: "SimNemesis", group: GroupId, when: str, rolled: dict[PartitionReplica, int]
 ) -> tuple["Node", PartitionReplica] | None:
-    """A replica that is at the moment, and its node."""
+    """Returns a replica that is at the moment, and its node."""
     for node in nemesis.world.running():
         of_controllers = when in ("level", "controllers")
         replica = node.broker.context.replicas.get(METADATA_GROUP if of_controllers else group)
@@ -86,8 +87,7 @@ def _found(
 
 
 def _strike(nemesis: "SimNemesis", step: Step, node: "Node", replica: PartitionReplica) -> bool:
-    """Do what is to be done, to the node, or to most of the old configuration, or to those who
-    join it."""
+    """Strike the node, or most of the old configuration, or the nodes that join it."""
     what, numbers = str(step.argument("what")), [node.number]
     if what == "cancel":
         back = make_step(step.at_ms, "cancel-move", partition=step.argument("partition"))
@@ -115,7 +115,7 @@ def _membership(replica: PartitionReplica) -> bool:
 
 
 def _joining(replica: PartitionReplica) -> list[ReplicaId]:
-    """The replicas that a move adds, as far as the membership in force shows them."""
+    """Returns the replicas that a move adds, as far as the membership in force shows them."""
     now = replica.membership
     voters = [each for each in now.voters if now.outgoing and each not in now.outgoing]
     return [*now.learners, *voters]
@@ -160,7 +160,7 @@ _MOMENTS: Final[dict[str, Callable[[PartitionReplica], bool]]] = {
     "install": lambda replica: replica.log.durable_end is None,
     "lease": _lease,
 }
-"""`roll` is told apart by what was before, `level` by the controller."""
+"""The moments that a replica's state shows; `roll` and `level` need more to be told."""
 _FAULTS: Final[dict[str, tuple[str, str, dict[str, str | int]]]] = {
     "crash": ("crash", "node", {}),
     "power": ("power", "node", {"keep": "some"}),

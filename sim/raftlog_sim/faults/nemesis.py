@@ -1,8 +1,8 @@
-"""The faults of a schedule, struck and undone. `fault_kinds` puts together what each kind does,
-from a module for each family.
+"""Strikes the faults of a schedule, and undoes them.
 
-All faults of the safety phase leave a quorum able to repair everything (`atlas`). So every failure
-of such a run is a bug.
+`fault_kinds` collects the effects of all kinds, from a module for each family. All faults of the
+safety phase leave a quorum that can repair everything (`atlas`). So every failure of such a run is
+a bug.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from raftlog_sim.world.world import World
 
 Strike = Callable[["SimNemesis", Step], bool]
-"""Performs a step; whether it did something."""
+"""Performs a step; returns whether it did something."""
 Waiting = Callable[["SimNemesis", Step], None]
 """Performs a step when its moment comes, and counts it then."""
 _TRIES: Final = 6
@@ -37,7 +37,7 @@ _ROLES: Final = ("leader:", "follower:", "coordinator:", "controller", "most-led
 
 
 def _needs_a_role(step: Step) -> bool:
-    """Whether it does something only where somebody leads."""
+    """Whether a step does something only where a replica leads."""
     named = [each for each in step.arguments if isinstance(each, str) and each.startswith(_ROLES)]
     return bool(named) or step.kind in _OF_LEADERS
 
@@ -52,25 +52,25 @@ class FaultKinds:
     heal_node: Sequence[Callable[["SimNemesis", Node], None]]
     """Undo, in this order, the faults of one family on a node."""
     heal_clock: Callable[["SimNemesis", Node], None]
-    """The one of `heal_node` that also nodes outside a core need."""
+    """The function of `heal_node` that nodes outside a core need too."""
     reboot: Callable[["SimNemesis", Node], None]
     heal_cluster: Callable[["SimNemesis"], None]
-    """Undo what was asked of the cluster as a whole."""
+    """Undo the requests that changed the cluster as a whole."""
 
 
 @final
 @attrs.define(eq=False)
 class SimNemesis:
-    """Strikes steps until `heal`, which undoes what still stands. `done` counts, by kind, the steps
-    that did something."""
+    """Strikes steps until `heal`, which undoes the faults that last. `done` counts, by kind, the
+    steps that did something."""
 
     world: "World"
     workload: SimWorkload
     kinds: FaultKinds
     churn: bool = False
-    """Placements change during the run, see `atlas`."""
+    """Whether placements change during the run (`atlas`)."""
     planned: tuple[tuple[NodeId, ...], ...] = ()
-    """Where to, see `atlas`."""
+    """The nodes to which partitions move during the run (`atlas`)."""
     done: dict[str, int] = attrs.Factory(dict)
     in_vain: list[str] = attrs.Factory(list)
     """Steps, as texts, that did nothing: their target was not there, or already struck."""
@@ -79,20 +79,20 @@ class SimNemesis:
     near: NearFaults = attrs.Factory(NearFaults)
     healed: bool = False
     throttled: bool = False
-    """Moves were throttled for a while; what is left of that ends with the faults."""
+    """Whether moves were ever throttled; healing then lifts the bounds."""
     images: dict[NodeId, SimulatedDisk] = attrs.Factory(dict)
     """Copies of disks that were put aside."""
     imaged_in: dict[NodeId, int] = attrs.Factory(dict)
-    """In which boot of its node each was made."""
+    """The boot of its node in which each copy was made."""
     urged: dict[tuple[GroupId, ReplicaId], None] = attrs.Factory(dict)
-    """Replicas whose time to campaign it let come."""
+    """Replicas that the nemesis let campaign."""
     put_aside: dict[NodeId, SimulatedDisk] = attrs.Factory(dict)
     """Disks of nodes that run on an empty one."""
     remembered: dict[NodeId, dict[str, bytes]] = attrs.Factory(dict)
-    """What the files of a disk held once, by path."""
+    """The earlier content of a disk's files, by path, for `old-chunk`."""
     atlas: Atlas = attrs.field(init=False)
     level_asked: int = attrs.field(init=False)
-    """The highest feature level that the cluster may be at."""
+    """The highest feature level that the cluster may have."""
 
     def __attrs_post_init__(self) -> None:
         self.atlas = Atlas(self.world, self.churn, self.planned)
@@ -102,10 +102,12 @@ class SimNemesis:
         self.level_asked = level_of(self.workload.options.release)
 
     def strike(self, step: Step, patience: int = _TRIES) -> None:
-        """Do it, and undo it later; a target that is not there, or already struck, is left. Whoever
-        has a role is waited for a little."""
+        """Perform a step now, and undo it later; a missing or already struck target is left alone.
+
+        A step that needs a node in some role is tried again for a little while.
+        """
         if self.healed:
-            if patience < _TRIES:  # its target did not come in time; others are told by `_heal`
+            if patience < _TRIES:  # no target came in time; `_heal` notes others
                 self.in_vain.append(str(step))
             return
         if step.kind in self.kinds.waiting:
@@ -123,17 +125,21 @@ class SimNemesis:
         self.near.struck(step.kind, self.world.now)
 
     def heal(self) -> None:
-        """Everything works again from here on. Who may not know of its damage boots once more, to
-        find out."""
+        """Let everything work again from here on.
+
+        Nodes that may not know of their damage boot once more, to find out.
+        """
         self._heal(sorted(self.world.nodes))
 
     def heal_core(self, core: Sequence[NodeId], rest: str) -> None:
-        """Everything within the core works again; all other nodes have failed for ever, as `rest`
-        (`options.RESTS`) says."""
+        """Let everything within the core work again, and let all other nodes fail for good.
+
+        `rest` (`options.RESTS`) says how they fail.
+        """
         self._heal(core)
         others = [number for number in sorted(self.world.nodes) if number not in core]
         pairs = [(one, other) for one in core for other in others]
-        for number in others:  # a clock that is wrong refuses a client for good, and may be asked
+        for number in others:  # a client may ask them; a wrong clock refuses for good
             self.kinds.heal_clock(self, self.world.nodes[number])
         if rest == DEAF:
             return  # `deafen` follows, when links that were away are back
@@ -148,7 +154,7 @@ class SimNemesis:
             self.note("start-freeze", *others)
 
     def deafen(self, core: Sequence[NodeId]) -> None:
-        """All nodes outside the core hear nothing of it from now on."""
+        """Keep all messages of the core from the nodes outside it."""
         others = [number for number in sorted(self.world.nodes) if number not in core]
         self.note("start-deaf", *others)
         self.world.network.deafen([(one, other) for one in core for other in others])
@@ -169,27 +175,30 @@ class SimNemesis:
     # --- for the kinds ----------------------------------------------------------------------------
 
     def nodes(self, step: Step, name: str) -> list[Node]:
-        """Whom an argument means now. Machines with an old copy of their disk are let alone: with
-        each boot its number would come nearer to the one that the others know, and while nobody
-        leads nobody can say for good that it is out (seed 261)."""
+        """Returns the nodes that an argument means now, except those with an old copy of their
+        disk.
+
+        With each boot such a copy's number would come nearer to the one that the others know. While
+        there is no leader, it cannot be refused for good (seed 261).
+        """
         found = [self.world.nodes[number] for number in self.numbers(step, name)]
         return [node for node in found if not node.rolled_back]
 
     def numbers(self, step: Step, name: str) -> tuple[NodeId, ...]:
-        """Whom an argument means now, by number."""
+        """Returns the numbers of the nodes that an argument means now."""
         return resolve(self.world, str(step.argument(name)), TOPIC)
 
     def later(self, step: Step, undo: Callable[..., None], *arguments: Any) -> None:
-        """Undo it when the step ends, if it has an end."""
+        """Schedule the undoing for the step's end, if it has one."""
         if step.for_ms:
             self.world.after(millis(step.for_ms), self._undo, undo, arguments)
 
     def _undo(self, undo: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        """Healing undoes everything at once; who is outside a core has failed for ever."""
+        """Undo one step, unless healing undid all; a node outside a core has failed for good."""
         if not self.healed:
             undo(*arguments)
 
     def note(self, what: str, *nodes: NodeId) -> None:
-        """A line in the history, for pictures."""
+        """Add a line to the history, for pictures."""
         value: dict[str, Any] = {"nodes": [f"n{number}" for number in nodes]} if nodes else {}
         self.workload.history.nemesis(what, time_ns=self.world.now, value=value)

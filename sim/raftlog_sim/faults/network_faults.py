@@ -1,7 +1,7 @@
-"""What befalls the network between brokers: cuts of every shape, clogs, loss, delay, resets.
+"""Faults of the network between brokers: cuts of every shape, clogs, loss, delay, resets.
 
-A cut is loud (links break, nobody can dial) or silent (links stay and carry nothing; when it ends
-soon, everything held arrives in one burst).
+A loud cut breaks links and refuses new ones. A silent cut keeps links that carry nothing. When it
+ends soon, all held messages arrive in one burst.
 """
 
 from collections.abc import Callable, Iterable
@@ -48,7 +48,7 @@ def _partition(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _one_way(nemesis: "SimNemesis", step: Step) -> bool:
-    """What the side sends, or what it should hear, does not arrive."""
+    """Drop what one side sends, or what it should hear."""
     side = nemesis.numbers(step, "side")
     others = [number for number in nemesis.world.nodes if number not in side]
     pipes = [(member, other) for member in side for other in others]
@@ -58,7 +58,7 @@ def _one_way(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _bridge(nemesis: "SimNemesis", step: Step) -> bool:
-    """Two halves that only the hub sees both of."""
+    """Cut the cluster into two halves; only the hub sees both."""
     hub = nemesis.numbers(step, "hub")[:1]
     rest = [number for number in sorted(nemesis.world.nodes) if number not in hub]
     half = len(rest) // 2
@@ -67,7 +67,8 @@ def _bridge(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _ring(nemesis: "SimNemesis", step: Step) -> bool:
-    """Each sees its neighbours on a ring, a majority with itself; of five, no two see the same."""
+    """Let each node see its neighbours on a ring, a majority with itself; of five, no two see the
+    same."""
     numbers = sorted(nemesis.world.nodes)
     count, reach = len(numbers), (len(numbers) // 2 + 1) // 2
     pairs = [
@@ -91,8 +92,10 @@ def _reset(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _hangup(nemesis: "SimNemesis", step: Step) -> bool:
-    """All connections of clients to a broker break; answers under way are lost, requests too or
-    not, as it comes."""
+    """Break all connections of clients to a broker.
+
+    Answers under way are lost, and requests may be.
+    """
     hung_up = [node for node in nemesis.nodes(step, "node") if node.up and node.live.clients]
     for node in hung_up:
         nemesis.note("hangup", node.number)
@@ -113,7 +116,7 @@ def _lossy(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _drop_kind(nemesis: "SimNemesis", step: Step) -> bool:
-    """Messages of one kind vanish, all others arrive."""
+    """Drop messages of one kind; all others arrive."""
     pipes = _pipes(nemesis, step)
     for sender, receiver in pipes:
         pipe = nemesis.world.network.pipe(sender, receiver)
@@ -146,8 +149,11 @@ def _again(nemesis: "SimNemesis", pipe: PairKey, message: Append, every_ns: int,
 
 
 def _replay_any(nemesis: "SimNemesis", step: Step) -> bool:
-    """What a link ever carried comes again: a vote, an acknowledgement, a heartbeat, a command to
-    the controller, each under its own session. Not in trio mode, whose links carry bytes."""
+    """Deliver messages again that a link ever carried, each under its own session.
+
+    They may be votes, acknowledgements, heartbeats or commands to the controller. Trio mode does
+    not have the fault, since its links carry bytes.
+    """
     pipes = [] if nemesis.workload.options.trio else _pipes(nemesis, step)
     again = _Again(
         every_ns=millis(max(1, int(step.argument("ms")))),
@@ -168,7 +174,7 @@ class _Again(NamedTuple):
 
 
 def _any_again(nemesis: "SimNemesis", pipe: PairKey, again: _Again) -> bool:
-    """Once now, and so on until the end; whether there was anything now."""
+    """Deliver one message again now, and schedule the next; returns whether there was one now."""
     nemesis.world.after(again.every_ns, _once_more, nemesis, pipe, again)
     return nemesis.world.network.replay_any(*pipe, again.draws, ended=again.ended)
 
@@ -188,7 +194,7 @@ def _slow_link(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _relay(nemesis: "SimNemesis", step: Step) -> bool:
-    """Frames of byte streams; nothing where links carry messages."""
+    """Let a relay strike frames of byte streams; it does nothing where links carry messages."""
     network = nemesis.world.network
     if network.order is None:
         return False

@@ -1,4 +1,4 @@
-"""What befalls processes and machines: kill, power loss, pause, a disk that stalls."""
+"""Faults of processes and machines: kill, power loss, pause, a disk that stalls."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from raftlog_sim.faults.nemesis import SimNemesis
 
 _IN_WRITE_NS: Final = millis(300)
-"""How long power waits for a write."""
+"""How long power waits for a write before it fails."""
 
 
 def _crash(nemesis: "SimNemesis", step: Step) -> bool:
@@ -28,14 +28,14 @@ def _crash(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def kill(nemesis: "SimNemesis", step: Step, node: Node) -> None:
-    """A process that is up is killed, and started again when the step ends."""
+    """Kill a running process; it starts again when the step ends."""
     nemesis.note("kill", node.number)
     node.stop_process()
     restart_later(nemesis, step, node)
 
 
 def _power(nemesis: "SimNemesis", step: Step) -> bool:
-    """A machine whose process is dead already loses what was not synced too."""
+    """Let power fail; a machine whose process is dead loses its unsynced bytes too."""
     struck = nemesis.nodes(step, "node")
     for node in struck:
         _power_fails(nemesis, step, node)
@@ -55,8 +55,10 @@ def _power_fails(nemesis: "SimNemesis", step: Step, node: Node) -> None:
 
 
 def _power_in_write(nemesis: "SimNemesis", step: Step) -> bool:
-    """Power fails within a sync or so after the next write to any of these machines, or with what
-    is pending now."""
+    """Let power fail within about a sync after the next write to any of these machines.
+
+    If bytes are pending now, that write counts.
+    """
     nodes = [node for node in nemesis.nodes(step, "node") if node.up]
     if not nodes:
         return False
@@ -75,7 +77,7 @@ def _power_in_write(nemesis: "SimNemesis", step: Step) -> bool:
 @final
 @attrs.define(eq=False)
 class _Strike:
-    """Power that fails when something is written."""
+    """A power failure that waits for a write."""
 
     nemesis: "SimNemesis"
     step: Step
@@ -85,14 +87,16 @@ class _Strike:
     over: bool = False
 
     def soon(self) -> None:
-        """Something was written."""
+        """Note that something was written: power fails soon."""
         if not self.begun:
             self.begun = True
             self.nemesis.world.after(self.later_ns, self.now)
 
     def now(self) -> None:
-        """Unless it has failed before, or everything was healed. Of several machines each comes
-        back at its own time."""
+        """Let power fail, unless it failed before or all was healed.
+
+        Several machines come back at different times.
+        """
         if self.over or self.nemesis.healed:
             return
         self.over = True
@@ -114,9 +118,11 @@ def _pause(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _late_turn(nemesis: "SimNemesis", step: Step) -> bool:
-    """Each turn that begins from now on takes its events, reads the clock, and is served so much
-    later: what the process knows and says is of then. A later step says anew by how much. Not in
-    trio mode, where all brokers share one loop."""
+    """Serve each turn later than it took its events and read the clock.
+
+    The process then knows and says what was true at that time. A later step sets another delay.
+    Trio mode does not have the fault, since all its brokers share one loop.
+    """
     if nemesis.workload.options.trio:
         return False
     nodes, late_ns = nemesis.nodes(step, "node"), millis(int(step.argument("ms")))
@@ -137,7 +143,7 @@ def _stall(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _elect(nemesis: "SimNemesis", step: Step) -> bool:
-    """A timeout that was about to be drawn short: the replica may campaign in its next turn."""
+    """Let a replica campaign in its next turn, as if it had drawn a short timeout."""
     struck = False
     for node in nemesis.nodes(step, "node"):
         group = group_of(nemesis.world, TOPIC, int(step.argument("partition")))
@@ -166,7 +172,7 @@ STRIKES: Final[dict[str, Callable[["SimNemesis", Step], bool]]] = {
 
 
 def restart_later(nemesis: "SimNemesis", step: Step, node: Node) -> None:
-    """It is started again when the step ends, unless somebody did so before."""
+    """Schedule a restart for the step's end, unless the node was started before."""
     nemesis.later(step, _restart, nemesis, node, node.boots)
 
 
@@ -206,7 +212,7 @@ def reboot(nemesis: "SimNemesis", node: Node) -> None:
 
 
 def heal(nemesis: "SimNemesis", node: Node) -> None:
-    """This machine works again."""
+    """Let the machine work again."""
     _unstall(nemesis, node)
     _in_time(nemesis, node)
     if not node.up:

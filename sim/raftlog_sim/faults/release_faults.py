@@ -1,9 +1,8 @@
-"""Rolling upgrades and downgrades: nodes are restarted into another release, while everything else
-goes on; and the feature level is raised.
+"""Rolling upgrades and downgrades, and the raising of the feature level.
 
-A downgrade below a feature level that somebody asked for is refused here, as an operator is told
-to: such a release is refused by the cluster, for good (`tests/sim/world/test_releases.py` does it
-all the same).
+Nodes restart into another release while everything else goes on. A downgrade below a feature level
+that was asked for is refused here, as operators are told: the cluster refuses such a release for
+good. `tests/sim/world/test_releases.py` does it all the same.
 """
 
 from collections.abc import Callable
@@ -39,7 +38,7 @@ def _downgrade(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _install(nemesis: "SimNemesis", step: Step, nodes: list[Node]) -> bool:
-    """The other release is what starts from now on, whoever starts the process."""
+    """Install the release that the node's next start runs."""
     for node in nodes:
         node.installed = int(step.argument("to"))
         nemesis.note(step.kind, node.number)
@@ -53,8 +52,11 @@ def _install(nemesis: "SimNemesis", step: Step, nodes: list[Node]) -> bool:
 
 
 def _raise_level(nemesis: "SimNemesis", step: Step) -> bool:
-    """Asked for whether all support it or not: the controller knows. But not while a node that did
-    runs, or is about to run, what does not: the controller may not have heard of that yet."""
+    """Ask for a level, whether all nodes support it or not: the controller knows.
+
+    The step waits while a node ran, or is about to run, a release without it. The controller may
+    not have heard of that yet.
+    """
     level = int(step.argument("level"))
     asker = next(iter(nemesis.world.running()), None)
     nodes = nemesis.world.nodes.values()

@@ -1,7 +1,7 @@
-"""What rots: bytes at rest that flip, are zeros, another place's, older, unreadable or gone; and
-writes that have gone astray.
+"""Rot of bytes at rest, and writes that go astray.
 
-Damage lies below durable marks, where the mark tells it from a torn tail, and asks the atlas first.
+Bytes flip, are zeros, are those of another place, are older, unreadable or gone. Damage lies below
+durable marks, where the mark tells it from a torn tail, and asks the atlas first.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ _HEADER_BYTES: Final = 4096
 _CHUNK_SECTORS_MAX: Final = 8
 _ASTRAY_BATCHES_MAX: Final = 3
 _BASE_OFFSET_BYTES: Final = 8
-"""A batch begins with it."""
+"""The size of the base offset, with which a batch begins."""
 _NAMES: Final = {"index": ".index", "snapshot": ".snapshot"}
 
 
@@ -46,7 +46,7 @@ def _rot(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _allowed(nemesis: "SimNemesis", node: Node, step: Step) -> bool:
-    """Asks the atlas, but for what is rebuilt; from here on it counts."""
+    """Ask the atlas and count the damage; index files need not ask, since they are rebuilt."""
     if step.argument("file") != "index" and not nemesis.atlas.allow(node.number):
         return False
     nemesis.note("rot", node.number)
@@ -56,7 +56,7 @@ def _allowed(nemesis: "SimNemesis", node: Node, step: Step) -> bool:
 
 
 def _bytes(nemesis: "SimNemesis", node: Node, step: Step, stream: Stream) -> bool:
-    """One byte, or the sector around it."""
+    """Damage one byte, or the sector around it."""
     place, how = _place(node.disk, step, stream), str(step.argument("how"))
     if place is None or not _allowed(nemesis, node, step):
         return False
@@ -77,9 +77,12 @@ def _gone(nemesis: "SimNemesis", node: Node, step: Step, stream: Stream) -> bool
 
 
 def _cut(nemesis: "SimNemesis", node: Node, step: Step, stream: Stream) -> bool:
-    """The file ends early; of a segment half the time where a batch ends, so that all that is left
-    is whole. A process that runs is killed for that: it holds to be durable what is gone, and would
-    be taken for a liar."""
+    """Cut a file short; a segment in half of the cases where a batch ends, so that the rest is
+    whole.
+
+    A running process is killed for that. It holds the lost entries to be durable, and the checks
+    would take it for a liar.
+    """
     place, disk, file = _place(node.disk, step, stream), node.disk, step.argument("file")
     if place is None or file == "store" or node.suspended or not _allowed(nemesis, node, step):
         return False
@@ -95,7 +98,7 @@ def _cut(nemesis: "SimNemesis", node: Node, step: Step, stream: Stream) -> bool:
 
 @contextmanager
 def _killed(node: Node) -> Iterator[None]:
-    """A process that runs is killed before, and starts again after."""
+    """A context in which a running process is dead; it starts again after."""
     was_up = node.up
     if was_up:
         node.stop_process()
@@ -105,8 +108,10 @@ def _killed(node: Node) -> Iterator[None]:
 
 
 def _before_membership(nemesis: "SimNemesis", node: Node, step: Step, stream: Stream) -> bool:
-    """A segment ends exactly before the last membership entry that a mark covers: every batch that
-    is left is whole, and an older membership is the last that the file tells of."""
+    """Cut a segment right before the last membership entry that a mark covers.
+
+    Every batch that is left is whole, and the file ends with an older membership.
+    """
     found = [
         (path, start)
         for path, end in _ends_below_marks(node.disk)
@@ -130,8 +135,10 @@ def _is_membership(batch: bytes) -> bool:
 
 
 def _old_chunk(nemesis: "SimNemesis", node: Node, step: Step, stream: Stream) -> bool:
-    """Some sectors of a file are what they were when the files were remembered; of a store one, for
-    a frame lies there twice, in sectors of its own. What the file did not have then is zeros."""
+    """Give some sectors of a file their remembered content, or zeros where the file had none.
+
+    A store gets one old sector only: each of its frames lies there twice, in sectors of its own.
+    """
     found = _older_sectors(nemesis.remembered.get(node.number, {}), node.disk, step)
     if not found or not _allowed(nemesis, node, step):
         return False
@@ -147,7 +154,7 @@ def _old_chunk(nemesis: "SimNemesis", node: Node, step: Step, stream: Stream) ->
 def _older_sectors(
     remembered: dict[str, bytes], disk: SimulatedDisk, step: Step
 ) -> list[tuple[str, list[int], bytes]]:
-    """Files of that kind with whole sectors that may rot and were different once."""
+    """Returns files of that kind with whole sectors that may rot and had other content once."""
     found = []
     for path, end in _rottable(disk, str(step.argument("file"))):
         old, now = remembered.get(path), disk.content(path)
@@ -165,7 +172,7 @@ def _older_sectors(
 
 
 def _rottable(disk: SimulatedDisk, kind: str) -> list[tuple[str, int]]:
-    """Files of a kind, and up to where they may rot."""
+    """Returns the files of a kind, and up to where they may rot."""
     if kind == "store":
         durable = [(path, disk.durable_content(path) or b"") for path in STORE_FILES]
         return [(path, len(content.rstrip(b"\0"))) for path, content in durable]
@@ -176,19 +183,23 @@ def _rottable(disk: SimulatedDisk, kind: str) -> list[tuple[str, int]]:
 
 
 def _misdirect(nemesis: "SimNemesis", step: Step) -> bool:
-    """A write of one to three batches went astray on its way to the medium, and nobody was told:
-    its place is as it was before, zeros, and some other place has what it wrote (an overlay pair).
+    """Let a write of one to three batches go astray on its way to the medium, unnoticed.
 
-    Which write it was is chosen afterwards, among those that a durable mark has come to speak of,
-    and from now on what is seen is what the medium has. A replica whose last write is missing and
-    not yet marked would take it for a torn tail: it would vote for who lacks an entry that it
-    acknowledged, and two such replicas need not even meet. No protocol survives that (the mark is
-    what tells damage from a torn tail), so such a choice could fail without any bug; and so could a
-    store that misses its last frame, hence no vote goes astray. The victim's bytes too lie below
-    the mark of its own replica, or in a file that is checked as a whole. Target and victim are of
-    one node, which counts as damaged: as after other rot nothing is taken for granted there.
+    Its place has the zeros from before, and another place has its bytes (an overlay pair). The
+    write is chosen afterwards, among those that a durable mark covers, and reads now show what the
+    medium has.
 
-    Where the bytes begin exactly where a batch did, the process is killed, as for a `twin`."""
+    A replica whose last write is missing and not yet marked would take it for a torn tail. It would
+    vote for a candidate that lacks an entry that the replica acknowledged. Two such replicas need
+    not even meet, and no protocol survives that: only the mark tells damage from a torn tail. So
+    such a choice could fail without any bug. A store that misses its last frame could too, hence no
+    vote goes astray.
+
+    The victim's bytes also lie below the mark of their replica, or in a file that is checked as a
+    whole. Both places are on one node, which counts as damaged: as after other rot nothing there is
+    taken for granted. Where the bytes begin exactly at a batch, the process is killed, as for a
+    `twin`.
+    """
     struck = False
     for node in nemesis.nodes(step, "node"):
         stream = node.world.stream(f"misdirect/{node.number}/{node.world.now}")
@@ -203,7 +214,7 @@ def _misdirect(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _astray(disk: SimulatedDisk, to: str, stream: Stream) -> tuple[str, int, int, str, int] | None:
-    """What went astray, path and bytes from and to, and where it lies instead."""
+    """Returns a stray write, as path and bytes from and to, and the place where it lies instead."""
     written = [
         (path, start, start + len(batch))
         for path, end in _ends_below_marks(disk)
@@ -222,7 +233,7 @@ def _astray(disk: SimulatedDisk, to: str, stream: Stream) -> tuple[str, int, int
 def _victims(
     disk: SimulatedDisk, to: str, write: tuple[str, int, int], stream: Stream
 ) -> list[tuple[str, int]]:
-    """Places, path and position, where these bytes may lie instead."""
+    """Returns places, as path and position, where these bytes may lie instead."""
     if to in _NAMES:
         paths = [path for path in disk.paths() if _NAMES[to] in path and disk.content(path)]
         return [(path, stream.below(len(disk.content(path)))) for path in paths]
@@ -242,7 +253,7 @@ def _victims(
 
 
 def _remember(nemesis: "SimNemesis", step: Step) -> bool:
-    """What the files hold now is kept, for `old-chunk`."""
+    """Keep the present content of the files, for `old-chunk`."""
     nodes = nemesis.nodes(step, "node")
     for node in nodes:
         disk = node.disk
@@ -251,8 +262,11 @@ def _remember(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _rot_everywhere(nemesis: "SimNemesis", step: Step) -> bool:
-    """One batch of a partition, the newest that a mark covers on all these nodes, rots on each of
-    them. No protocol can repair that when they are all: the atlas is told, and not asked."""
+    """Rot one batch of a partition on all these nodes: the newest that a mark covers on each of
+    them.
+
+    No protocol can repair that when they are all nodes, so the atlas is told and not asked.
+    """
     group = group_of(nemesis.world, TOPIC, int(step.argument("partition")))
     nodes = nemesis.nodes(step, "node")
     places = [{} if group is None else _batches_of(node.disk, group) for node in nodes]
@@ -270,7 +284,7 @@ def _rot_everywhere(nemesis: "SimNemesis", step: Step) -> bool:
 
 
 def _batches_of(disk: SimulatedDisk, group: GroupId) -> dict[bytes, tuple[str, int]]:
-    """Batches of records of a group that lie below its durable mark, and where."""
+    """Returns the batches of records of a group below its durable mark, with their places."""
     image = readable(disk)
     registration = None if image is None else image.registrations.get(group)
     if registration is None:
@@ -285,8 +299,10 @@ def _batches_of(disk: SimulatedDisk, group: GroupId) -> dict[bytes, tuple[str, i
 
 
 def _place(disk: SimulatedDisk, step: Step, stream: Stream) -> tuple[str, int] | None:
-    """A byte that what was promised stands on, or that can be rebuilt: path and position. What
-    damages whole sectors takes only those that lie whole before a mark."""
+    """Returns a byte, as path and position, that promises rest on, or that can be rebuilt.
+
+    Damage of whole sectors takes only sectors that lie whole before a mark.
+    """
     kind = str(step.argument("file"))
     if kind == "store":
         return _store_place(disk, stream)
@@ -298,7 +314,7 @@ def _place(disk: SimulatedDisk, step: Step, stream: Stream) -> tuple[str, int] |
         return chosen, stream.below(len(disk.content(chosen)))
     ends = _ends_below_marks(disk)
     if kind == "headers" or step.argument("how") in ("gone", "cut"):
-        # Its end is lost: what is younger than the mark must not be in it (seed 302467).
+        # The end is lost, so the file must hold nothing younger than the mark (seed 302467).
         ends = [(path, end) for path, end in ends if end == len(disk.content(path))]
     if not ends:
         return None
@@ -312,10 +328,12 @@ def _place(disk: SimulatedDisk, step: Step, stream: Stream) -> tuple[str, int] |
 
 
 def _twin(nemesis: "SimNemesis", node: Node, step: Step, stream: Stream) -> bool:
-    """In the place of a batch lies one of another partition, of equal size, offset and epoch, as a
-    misdirected write leaves it: whole, with a good checksum. A process that runs is killed for it:
-    what it has verified it sends on as slices of files, unread, and nothing in such a batch would
-    tell the client."""
+    """Put a batch of another partition in the place of one of equal size, offset and epoch.
+
+    A misdirected write leaves it so: whole, with a good checksum. A running process is killed for
+    it. It sends verified bytes on as slices of files, unread, and nothing in such a batch would
+    tell the client.
+    """
     del step
     if node.suspended:
         return False
@@ -342,8 +360,11 @@ def _twin(nemesis: "SimNemesis", node: Node, step: Step, stream: Stream) -> bool
 
 
 def _base_offset(nemesis: "SimNemesis", node: Node, step: Step, stream: Stream) -> bool:
-    """A bit of a batch's base offset flips, which lies outside its checksum: the batch stays whole,
-    and numbers its records otherwise. A process that runs is killed for it, as for a `twin`."""
+    """Flip a bit of a batch's base offset, which lies outside its checksum.
+
+    The batch stays whole and numbers its records otherwise. A running process is killed for it, as
+    for a `twin`.
+    """
     found = [
         (path, start)
         for path, end in _ends_below_marks(node.disk)
@@ -360,7 +381,7 @@ def _base_offset(nemesis: "SimNemesis", node: Node, step: Step, stream: Stream) 
 
 
 def _batches(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Position and bytes of each whole batch of a segment."""
+    """Yields position and bytes of each whole batch of a segment."""
     start = _HEADER_BYTES
     while len(content) >= start + 12:
         end = start + 12 + int.from_bytes(content[start + 8 : start + 12], "big")
@@ -371,20 +392,20 @@ def _batches(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _is_twin(one: bytes, other: bytes) -> bool:
-    """Equal in size, base offset, length and epoch, a batch of records, and not the same."""
+    """Whether two different batches of records are equal in size, base offset, length and epoch."""
     control = read_header(one).attributes & CONTROL
     return len(one) == len(other) and one[:16] == other[:16] and not control and one != other
 
 
 def _store_place(disk: SimulatedDisk, stream: Stream) -> tuple[str, int] | None:
-    """A byte of a store file in front of its unused end."""
+    """Returns a byte of a store file in front of its unused end."""
     path = STORE_FILES[stream.below(len(STORE_FILES))]
     used = len((disk.durable_content(path) or b"").rstrip(b"\0"))
     return (path, stream.below(used)) if used else None
 
 
 def _ends_below_marks(disk: SimulatedDisk) -> list[tuple[str, int]]:
-    """Segment files that a durable mark covers, and up to which position."""
+    """Returns the segment files that a durable mark covers, and up to which position."""
     found = []
     image = readable(disk)
     if image is None:
@@ -432,7 +453,7 @@ _WHOLE: Final[dict[str, Callable[["SimNemesis", Node, Step, Stream], bool]]] = {
     "base-offset": _base_offset,
     "old-chunk": _old_chunk,
 }
-"""What does more than damage a byte or its sector."""
+"""The kinds of rot that do more than damage a byte or its sector."""
 
 STRIKES: Final[dict[str, Callable[["SimNemesis", Step], bool]]] = {
     "rot": _rot,
