@@ -26,7 +26,7 @@ class BootFiles:
     """One recording of a folder."""
 
     name: str
-    """As it is chosen: n1-boot1."""
+    """Its name on the command line: n1-boot1."""
     node: int
     boot: int
     path: Path
@@ -65,16 +65,16 @@ class IncidentFolder:
 
     @property
     def payload_count(self) -> int:
-        """How many lie beside the recordings."""
+        """Returns how many payloads lie beside the recordings."""
         return sum(map(len, self._payloads.values()))
 
     def recording(self, boot: BootFiles) -> BrokerRecording:
-        """One of them, read."""
+        """Read one recording."""
         payloads = self._payloads[boot.path.parent / payload_file.NAME]
         return BrokerRecording(_content(boot.path), payloads, on=str(boot.path))
 
     def replay(self, boot: BootFiles) -> Replay:
-        """One of them, before its first turn."""
+        """Returns the replay of one recording, before its first turn."""
         return Replay(self.recording(boot))
 
 
@@ -92,7 +92,7 @@ def _found(path: Path) -> list[BootFiles]:
 
 
 def _content(path: Path) -> memoryview:
-    """A file of the folder, not copied: payloads may be a gigabyte."""
+    """Map a file of the folder without copying it: payloads may be a gigabyte."""
     try:
         with path.open("rb") as file:
             if path.stat().st_size == 0:

@@ -89,19 +89,19 @@ class Replay:
 
     @property
     def position(self) -> int:
-        """How many turns were played."""
+        """Returns how many turns were played."""
         return 0 if self.turn is None else self.turn.number
 
     # --- moving -----------------------------------------------------------------------------------
 
     def run(self) -> Difference | None:
-        """To the end, or to the first difference, which is returned."""
+        """Play to the end, or to the first difference, and return that."""
         while not self.ended:
             self.next()
         return self.difference
 
     def next(self) -> None:
-        """One turn on. Nothing happens at the end."""
+        """Play one turn; do nothing at the end."""
         if self.ended:
             return
         turn = next(self._turns, None)
@@ -117,7 +117,7 @@ class Replay:
         self._play(turn, events)
 
     def back(self, turns: int = 1) -> None:
-        """So many turns back."""
+        """Go back by some turns."""
         if turns < 0:
             raise LocalMisuse(f"{turns} turns back")
         target = max(0, self.position - turns)

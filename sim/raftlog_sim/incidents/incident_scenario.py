@@ -1,5 +1,7 @@
-"""A scenario of the shape of an incident: who died, stood still or was cut off when, and how much
-clients sent. It replays nothing byte for byte: it is where a search with other seeds begins.
+"""Writes a scenario of the shape of an incident.
+
+It says which broker died, stood still or was cut off when, and how much clients sent. It replays
+nothing byte for byte: a search with other seeds begins there.
 
 Instants are milliseconds after the first request of a client, which the scenario has at 100.
 """
@@ -17,7 +19,8 @@ from raftlog_sim.incidents.incident_folder import BootFiles, IncidentFolder
 
 LINES_MAX: Final = 400
 PAUSE_MS_MIN: Final = 250
-"""A broker turns every few heartbeats; one that did not for so long stood still."""
+"""The shortest pause. A broker takes a turn every few heartbeats; one that took none for so long
+stood still."""
 WINDOW_MS: Final = 100
 _BEGIN_MS: Final = 100
 _SLOTS: Final = 2
@@ -37,7 +40,7 @@ class _Line(NamedTuple):
 @final
 @attrs.define(eq=False)
 class _Life:
-    """What one recording says of its boot."""
+    """The facts that one recording holds about its boot."""
 
     node: int
     boot: int
@@ -48,12 +51,13 @@ class _Life:
     """Produce requests by window of time."""
     requests_from: int | None = None
     cut: list[tuple[int, int, int]] = attrs.Factory(list)
-    """(peer, from, to) without a link."""
+    """Times without a link, as (peer, from, to)."""
     stopped: bool = False
 
 
 def scenario_of(folder: IncidentFolder, boots: Sequence[BootFiles]) -> str:
-    """The text of the scenario. `OperatingError` when no client has asked for anything."""
+    """Returns the text of the scenario. Raises `OperatingError` when no client has asked for
+    anything."""
     lives = [_life(folder, boot) for boot in boots]
     first = min((each.requests_from for each in lives if each.requests_from is not None), default=0)
     if not first:
@@ -130,7 +134,7 @@ def _pauses(lives: list[_Life]) -> Iterator[_Line]:
 
 
 def _cuts(lives: list[_Life]) -> Iterator[_Line]:
-    """Links that were down while both ends were there: told once, by the lower number."""
+    """Yields links that were down while both ends were up; the lower number tells of each once."""
     for life in lives:
         for peer, begun, ended in life.cut:
             there = any(each.node == peer and each.begun <= begun <= each.end for each in lives)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ONE_SEED_IN: Final = 50
 _RECORDED: Final = 17
-"""Of fifty seeds the one that is recorded."""
+"""The recorded seed of every fifty."""
 COMPILED: Final = find_spec("raftlog.base._compiled") is not None
 """A compiled class has no list of its fields, so its values cannot be recorded."""
 ROWS_BYTES_MAX: Final = 16 * MIB
@@ -41,7 +41,7 @@ KNOWN: Final[dict[str, object]] = {
 
 @final
 class KeptPayloads:
-    """`Payloads` in memory."""
+    """Payloads in memory."""
 
     def __init__(self) -> None:
         self._kept: dict[bytes, bytes] = {}
@@ -83,7 +83,7 @@ class RecordedBoot:
 
 @final
 class SimRecordings:
-    """All of one run."""
+    """All recordings of one run."""
 
     def __init__(self) -> None:
         self.payloads = KeptPayloads()
@@ -97,7 +97,7 @@ class SimRecordings:
         entropy: Entropy,
         now: Instant,
     ) -> Recorder:
-        """The broker of a boot, made and recorded."""
+        """Make the broker of a boot and record it."""
         kept = RecordedBoot(node.number, node.boots)
         self.boots.append(kept)
         kept.recorder = Recorder(
@@ -116,12 +116,12 @@ class SimRecordings:
         return kept.recorder
 
     def replay(self, kept: RecordedBoot) -> Replay:
-        """The replay of a boot, before its first turn."""
+        """Returns the replay of a boot, before its first turn."""
         on = f"recording of n{kept.node}, boot {kept.boot}"
         return Replay(BrokerRecording(bytes(kept.rows), self.payloads, known=KNOWN, on=on))
 
     def first_difference(self) -> tuple[RecordedBoot, Difference] | None:
-        """Replay every boot alone; where the first of them differs."""
+        """Replay every boot alone; returns the first difference, with its boot."""
         for kept in self.boots:
             difference = self.replay(kept).run()
             if difference is not None:
@@ -130,13 +130,16 @@ class SimRecordings:
 
 
 def recording_of(seed: int) -> SimRecordings | None:
-    """Where the run of this seed is recorded, if it is."""
+    """Returns the recordings for a seed; None when its run is not recorded."""
     return SimRecordings() if seed % ONE_SEED_IN == _RECORDED and not COMPILED else None
 
 
 def complaint(recordings: SimRecordings | None) -> str:
-    """The failure of a run whose replay differs, or that could not be recorded, `<class>: <what>`;
-    empty when all is well."""
+    """Returns the failure, `<class>: <what>`, of a run that replays otherwise or could not be
+    recorded.
+
+    It is empty when all is well.
+    """
     if recordings is None:
         return ""
     for kept in recordings.boots:
