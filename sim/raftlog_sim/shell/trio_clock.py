@@ -3,8 +3,8 @@
 Rules:
 1. Trio asks the clock how long to sleep only when no task can run. Then the clock jumps to the next
    deadline; nothing of a run may wait for a real descriptor or thread.
-2. When there is no deadline either, nobody will ever wake up: a finding, not a hang. Nor is it one
-   when tasks wake each other up for ever, and time stands still.
+2. When there is no deadline either, no task will ever wake up: a finding, not a hang. Nor is it one
+   when tasks wake each other up without end, and time stands still.
 3. Tasks that can run at the same time run in an order drawn from the seed. Trio can do that, for
    Hypothesis, by two names that are private. They are set here and nowhere else, for the time of a
    run, and put back: importing Hypothesis sets them as well, and neither depends on the other.
@@ -36,15 +36,15 @@ _DICE: Final = "_r"
 
 @final
 class JumpClock(trio.abc.Clock):
-    """Integer nanoseconds from 0. Time passes when nobody can run, or when somebody who holds up
+    """Integer nanoseconds from 0. Time passes when no task can run, or when a task that holds up
     the loop says so (`advance`)."""
 
     def __init__(self) -> None:
         self.now = 0
         self.stuck: Callable[[], None] | None = None
-        """Called when nobody will ever wake up; it must wake somebody."""
+        """Called when no task will ever wake up; it must wake one."""
         self.livelock: Callable[[], None] | None = None
-        """Called when tasks run and run while time stands still; it must end them."""
+        """Called when tasks run on and on while time stands still; it must end them."""
 
     def start_clock(self) -> None:
         """Time does not run by itself."""
@@ -64,14 +64,14 @@ class JumpClock(trio.abc.Clock):
         return 0
 
     def advance(self, nanos: int) -> None:
-        """Let time pass for everybody, in the middle of whatever is running."""
+        """Let time pass for all tasks, in the middle of whatever is running."""
         assert nanos >= 0, nanos
         self.now += nanos
 
 
 def run(seed: int, clock: JumpClock, main: Callable[[], Awaitable[None]]) -> None:
     """`trio.run` in virtual time and in the order of the seed. Raises what `main` raises, and
-    `StuckError` when nobody will ever wake up."""
+    `StuckError` when no task will ever wake up."""
     with _ordered_by(seed):
         try:
             trio.run(_guarded, clock, main, clock=clock, instruments=[_Watch(clock)])
@@ -99,7 +99,7 @@ class _Watch(trio.abc.Instrument):
 
 
 async def _guarded(clock: JumpClock, main: Callable[[], Awaitable[None]]) -> None:
-    """Cancel what waits, or runs, for ever, once: whoever does not even hear that stops the whole
+    """Cancel tasks that wait or run without end, once. A task that ignores this stops the whole
     run."""
     what = deadlock = "deadlock: every task waits, and nobody will wake one up"
 
@@ -129,8 +129,10 @@ def _over() -> None:
 
 @final
 class _Dice:
-    """What trio asks of its dice: those of the seed for the thread of the run, and trio's own for
-    others, for a process may well have a trio in another thread, such as a blocking client's."""
+    """The dice for trio: the seed's in the thread of the run, and trio's own in other threads.
+
+    A process may well have a trio in another thread, such as a blocking client's.
+    """
 
     def __init__(self, seed: int, others: Random) -> None:
         self._seeded, self._others = Random(seed), others
@@ -151,7 +153,7 @@ class _Dice:
 
 @contextmanager
 def _ordered_by(seed: int) -> Iterator[None]:
-    """The two private names, set and put back."""
+    """Set the two private names, and put them back at the end."""
     names = scheduler()
     ordered, dice = names[_ORDERED], names[_DICE]
     names[_ORDERED] = True

@@ -1,5 +1,6 @@
-"""What only byte streams can suffer: a client that asks much more than it reads, and what must hold
-then.
+"""Plays what only byte streams can suffer: a client that asks much more than it reads.
+
+Then these must hold:
 
     answers-in-order    each request on a connection is answered once, in the order of asking
     back-pressure       of a paused connection the broker hears no more than was on its way inside
@@ -132,7 +133,7 @@ class Flood:
                 await trio.sleep(self.deaf_ns / 2 / NANOS_PER_SECOND)
             await _send(connection, data[half:])
         except OSError:
-            return  # whoever reads is told
+            return  # the reader of answers is told
 
     async def _hear(self, connection: ClientEnd) -> None:
         """Read until everything is answered, or the connection ends."""

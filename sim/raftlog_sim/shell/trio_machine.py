@@ -1,11 +1,12 @@
-"""What one boot of a process in trio mode has of its machine: a disk whose calls take time, and
-workers that are no threads.
+"""The parts of a machine that one boot of a process has in trio mode.
+
+They are a disk whose calls take time, and workers that are no threads.
 
 A worker takes what is queued, waits a little, works, and reports after the time that its calls to
 the disk took. Rounds are worked on step by step: a step that waits for the disk has its effect when
 its time is over, so power may fail before it. Jobs are worked on in one instant of virtual time.
-What is called on the loop instead (a lone round) holds up the loop for that time. When the boot is
-over, nothing is done any more.
+Work that is called on the loop instead (a lone round) holds up the loop for that time. When the
+boot is over, the workers do nothing any more.
 """
 
 from collections import deque
@@ -152,8 +153,10 @@ class BootDisk:
 
 @final
 class SimDescriptors:
-    """Open files by number; `raftlog.runtime.disks.open_files.Descriptors`. What is sent by number
-    is in the page cache: it takes no time."""
+    """Open files by number; `raftlog.runtime.disks.open_files.Descriptors`.
+
+    Bytes that are sent by number are in the page cache, so they take no time.
+    """
 
     def __init__(self, disk: SimulatedDisk) -> None:
         self._disk = disk
@@ -238,8 +241,11 @@ class SimWorkers:
         return worker
 
     def cut_short(self, disk: SimulatedDisk) -> None:
-        """The process is about to end: half of the jobs that are under way are done up to some call
-        to the disk, or in the middle of it, or to the end. Rounds are where they are."""
+        """Leave half of the jobs half done, since the process is about to end.
+
+        Such a job ends after some call to the disk, in the middle of a call, or at its own end.
+        Rounds stay where they are.
+        """
         if self.over:
             return
         self.cutting = True
@@ -267,7 +273,7 @@ class SimWorker(Generic[Item]):
     work: Callable[[list[Item]], DiskSteps | None]
     together_max: int
     under_way: list[Item] = attrs.Factory(list)
-    """What was taken, and is not worked on yet."""
+    """Items that were taken and are not worked on yet."""
     _queue: deque[Item] = attrs.Factory(deque)
     _reports: list[Callable[[], None]] = attrs.Factory(list)
     _ending: bool = False
@@ -326,7 +332,7 @@ class SimWorker(Generic[Item]):
             return  # the boot is over, and so is this
 
     async def _worked(self, work: Callable[[], Result]) -> Result:
-        """What the work returned, when its time is over and what it reports is told."""
+        """Do the work; returns its result after the time that it took and after its reports."""
         spending = self.workers.spending
         spending.working = True
         try:
@@ -346,7 +352,8 @@ class SimWorker(Generic[Item]):
 
 
 def first_of(error: BaseException) -> BaseException | None:
-    """What a task died of, in a group of groups; None when that is only the end of its boot."""
+    """Returns the error that ended a task, from nested groups; None when only its boot has
+    ended."""
     if isinstance(error, BaseExceptionGroup):
         return next((found for each in error.exceptions if (found := first_of(each))), None)
     return None if isinstance(error, SimulatedCrashError | trio.Cancelled) else error

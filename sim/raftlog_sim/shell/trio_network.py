@@ -2,8 +2,8 @@
 machines. `Hub` has the face of `network.Network`, as far as faults need it.
 
     reset      all connections between two machines break
-    part       they break, and cannot be made anew
-    hold       one direction carries nothing, nobody is told; later everything arrives at once
+    part       they break, and cannot be made again
+    hold       one direction carries nothing, neither end is told; later everything arrives at once
     slower     one direction takes longer
     silence    a machine lost its power: its peers hear nothing until it is on again, then a reset
 """
@@ -31,7 +31,7 @@ CLIENTS: Final = NodeId(0)
 LIARS: Final = NodeId(1 << 31)
 """The machine that lying peers run on."""
 CONNECT_SECONDS: Final = 10.0
-"""How long somebody who hears nothing tries to connect."""
+"""How long a machine that hears nothing tries to connect."""
 BACKLOG: Final = 512
 _ACCEPT_FAILS_ONE_IN: Final = 40
 
@@ -74,7 +74,7 @@ class SimListening:
         return self._waiting.popleft()
 
     def close(self) -> None:
-        """Whoever was not accepted is reset."""
+        """Stop listening; connections that were not accepted are reset."""
         if not self._closed:
             self._closed = True
             self._hub.forget(self._place, self)
@@ -134,7 +134,7 @@ class Hub:
 
     pace: Pace
     buffer_bytes: int
-    """What a pipe takes before its reader has received anything."""
+    """How many bytes a pipe takes before its reader has received anything."""
     silent: dict[NodeId, list[SimStream]] = attrs.Factory(dict)
     """Streams of machines that lost their power, until they are on again."""
     processes: dict[tuple[str, int], ProcessNetwork] = attrs.Factory(dict)
@@ -230,7 +230,7 @@ class Hub:
         return self._directions.setdefault((sender, receiver), Direction())
 
     def power_on(self, machine: NodeId) -> None:
-        """Whoever still waits for streams of before hears that they are gone."""
+        """Turn a machine on: its peers learn that their old streams are gone."""
         for stream in self.silent.pop(machine, []):
             stream.reset("the other end knows nothing of this connection")
         self._look_again()
@@ -265,7 +265,7 @@ class Hub:
         self.hold(pipes)
 
     def hold(self, pipes: Iterable[PairKey]) -> SimCut:
-        """These directions (sender, receiver) carry nothing; nobody is told."""
+        """These directions (sender, receiver) carry nothing; neither end is told."""
         cut = SimCut((), tuple(dict.fromkeys(pipes)))
         for sender, receiver in cut.pipes:
             self._direction(sender, receiver).holds += 1
@@ -284,7 +284,7 @@ class Hub:
         self._look_again()
 
     def heal(self) -> None:
-        """Everybody can reach everybody again, without delay."""
+        """Let all machines reach each other again, without delay."""
         self.cut.clear()
         self.diverted.clear()
         for direction in self._directions.values():

@@ -61,7 +61,7 @@ FLOODS_MAX: Final = 3
 
 @final
 class _Ears:
-    """A tracer that hears what nobody should have to say: streams here damage nothing."""
+    """A tracer that finds the events that no broker should trace: streams here damage nothing."""
 
     def __init__(self, world: "TrioWorld", tracer: Tracer) -> None:
         self._world = world
@@ -88,8 +88,10 @@ class _Ears:
 
 @final
 class TrioWorld:
-    """Nodes, clients and what is between them, in one `trio.run`; the face of `world.World`. What
-    goes wrong in any task is kept by `fail`, for the task that drives the run."""
+    """Nodes, clients and what is between them, in one `trio.run`; the face of `world.World`.
+
+    `fail` keeps the first error of any task for the task that drives the run.
+    """
 
     def __init__(self, options: SimOptions, tracer: Tracer) -> None:
         self.seed = options.seed
@@ -110,11 +112,11 @@ class TrioWorld:
         self.failure: BaseException | None = None
         self.frozen = False
         self.invariants: Invariants | None = None
-        """Where it is counted what was compared."""
+        """Counts the comparisons; None until the run sets it."""
         self.idle_ms = 500 << self.stream("trio/idle").below(7)
-        """After which brokers hang up on clients that do nothing."""
+        """After how many milliseconds brokers hang up on clients that do nothing."""
         self.intake_bytes = 8_192 << self.stream("trio/intake").below(12)
-        """What unfinished frames of all clients of a broker may take."""
+        """How many bytes the unfinished frames of all clients of a broker may take."""
         self._segment_bytes = options.segment_bytes
         self._floods = 0
         self._clients = ProcessNetwork(self.network, CLIENTS)
@@ -312,5 +314,5 @@ def play(
         arm(None)
     failure = world.failure
     if failure is not None and not (runs and isinstance(failure, Exception)):
-        raise failure  # nothing has run, or somebody wants it to end
+        raise failure  # nothing has run, or an interrupt ended it
     return runs[0], told(failure) if failure is not None else ""

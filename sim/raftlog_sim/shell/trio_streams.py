@@ -27,7 +27,7 @@ _ODD_ONE_IN: Final = 4
 
 
 class Times(Protocol):
-    """What a network needs of its world."""
+    """The parts of a world that a network needs."""
 
     @property
     def now(self) -> int: ...
@@ -40,12 +40,12 @@ class Times(Protocol):
 @final
 @attrs.define(eq=False)
 class Direction:
-    """What befalls everything that one machine sends to another."""
+    """The state of one direction between two machines, which all its pipes share."""
 
     holds: int = 0
     extra_ns: int = 0
     strike: Strike | None = None
-    """What a relay does to frames."""
+    """The harm that a relay does to frames; None without one."""
     pipes: "dict[TrioPipe, None]" = attrs.Factory(dict)
 
 
@@ -72,9 +72,9 @@ class TrioPipe:
     ended: bool = False
     """Nothing more will arrive."""
     unread: bool = False
-    """Its reader is closed: whoever still sends is told by a reset."""
+    """Its reader is closed: a sender is told by a reset."""
     silent: bool = False
-    """Its reader has lost power, and nobody is told."""
+    """Its reader has lost power, and the sender is not told."""
     reset: Callable[[], None] | None = None
     tap: Tap | None = None
     """A relay between two brokers."""
@@ -116,7 +116,7 @@ class TrioPipe:
             self._take(data)
 
     def release(self) -> None:
-        """What was held arrives, unless something still holds it."""
+        """Let held bytes arrive, unless something still holds them."""
         while self._held and not self.direction.holds:
             self._take(self._held.popleft())
 

@@ -6,8 +6,8 @@
     world.World          trio_run.TrioWorld: time is the clock's, and a task performs what is due
 
 Each on the right has the face of the one on the left, so that workload, nemesis, invariants and
-phases are the same for both. What runs only here: driver, listener, peer links with handshakes,
-senders, receivers and slabs, the log writer, the client's driver. No thread, no socket, no file.
+phases are the same for both. Only here run driver, listener, peer links with handshakes, senders,
+receivers and slabs, the log writer, the client's driver. There is no thread, no socket, no file.
 This is the only file of the simulator that imports the runtime and the client's driver.
 """
 
@@ -56,7 +56,7 @@ from raftlog_sim.world.world import PEER_PORT
 
 CONNECTIONS_MAX: Final = 64
 DATA_DIR: Final = "/no/such/place"
-"""Whoever takes it for a real path finds nothing there."""
+"""A path that does not exist, so that code that takes it for a real one finds nothing."""
 _ENDS: Final = ("finish", "reset", "silent")
 
 
@@ -97,7 +97,8 @@ class TrioBoot:
         return self.node.world.network.between(CLIENTS, self.node.number)
 
     def stopped(self) -> None:
-        """The disk stopped the machine, in the middle of a call: whoever made it never returns."""
+        """Note that the disk stopped the machine in the middle of a call; that call never
+        returns."""
         if not self.workers.cutting:
             self.stopped_in_a_call = True
             self.node.stopped_by_disk(self)
@@ -105,7 +106,7 @@ class TrioBoot:
     # --- the runtime's Clock ---
 
     def now(self) -> Instant:
-        """What the process reads, in the middle of a call to the disk too."""
+        """Returns the time that the process reads, in the middle of a call to the disk too."""
         return self.clock.now(self.node.world.now + self.spending.spent_ns)
 
     def wall(self) -> WallMillis:
@@ -368,7 +369,7 @@ class TrioNode:
             self.world.after(RESTART_NS, self._start_again, self.boots)
 
     def supervise(self, boots: int) -> None:
-        """What a supervisor does that sees a broker whose data directory is poisoned."""
+        """Restart a broker whose data directory is poisoned, as a supervisor does."""
         if self.up and self.boots == boots:
             self.stop_process()
             self.start()
@@ -421,7 +422,7 @@ class TrioNode:
         driver.queue(event)
 
     def deliver_nothing(self, _: str = "") -> None:
-        """A turn, for whoever changed something by hand; nobody waits for what it is asked."""
+        """Take a turn after a change by hand, without waiting for it."""
         self.deliver(AdminCall(0, "livez", ()))
 
     def lose_clients(self) -> None:
@@ -482,7 +483,7 @@ class TrioClient:
 
 
 def server_config(config: BrokerConfig, idle_ms: int) -> ServerConfig:
-    """What `serve` would be told on this machine."""
+    """Returns the configuration that `serve` would get on this machine."""
     host = f"n{config.node}"
     return ServerConfig(
         broker=config,
