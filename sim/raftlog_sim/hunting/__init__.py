@@ -1,1 +1,1 @@
-"""Looking for failures and at them: planted bugs, shrinking, the bug base and the debugger."""
+"""Finds failures and looks at them: planted bugs, shrinking, the bug base and the debugger."""

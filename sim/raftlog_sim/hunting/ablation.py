@@ -1,9 +1,9 @@
-"""Ablation: which kinds of faults the discovery of a planted bug depends on. Its seeds are hunted
-with all kinds, then once more without each.
+"""Ablation: finds the kinds of faults on which the discovery of a planted bug depends.
 
-A kind is a source of faults, as in `fault_gaps_ms` of a seed's options. Each draws from a stream of
-its own, so that a seed without it is the same seed with all the other faults; where it is off, or
-draws nothing, the seed was played before. Of two kinds that do the same neither is missed.
+Its seeds are hunted with all kinds, then once more without each kind. A kind is a source of faults,
+as in `fault_gaps_ms` of a seed's options. Each kind draws from a stream of its own, so a seed
+without it keeps all its other faults. A seed in which the kind is off, or draws nothing, was played
+before. When two kinds do the same, the hunt depends on neither.
 """
 
 import time
@@ -19,36 +19,38 @@ from raftlog_sim.schedules.drawing import draw_schedule
 from raftlog_sim.schedules.options import SimOptions, draw_options
 
 NOTHING: Final = ""
-"""In the place of a kind: all of them strike."""
+"""Stands for a kind when all of them strike."""
 
 _Known = dict[int, str]
-"""By seed, the class of its failure with all kinds, empty when it passes."""
+"""Seed -> the class of its failure with all kinds; empty when it passes."""
 
 
 @final
 class AblationResult(NamedTuple):
-    """What became of a hunt without one kind: the first seed that failed (None: none), by what, and
-    how many were tried. `out_of_time`: fewer than were allowed."""
+    """The outcome of a hunt without one kind: the first failing seed (None for none), its failure
+    class, and how many seeds were tried. `out_of_time` says that they were fewer than allowed."""
 
     without: str
     seed: int | None
     by: str
     tried: int
     changed: int
-    """How many of the seeds tried had faults of that kind."""
+    """How many of the tried seeds had faults of that kind."""
     out_of_time: bool
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """Returns the outcome as JSON."""
         return self._asdict()
 
 
 def hunts(
     number: str, plan: Hunt, kinds: Sequence[str], tell: Callable[[list[AblationResult]], None]
 ) -> list[AblationResult]:
-    """The hunt of a mutant with all kinds of faults; if a seed fails, then without each of these.
-    `plan` says which seeds, and how much CPU time each hunt may take; `tell` hears of all hunts so
-    far after each of them."""
+    """Hunt a mutant with all kinds of faults and, if a seed fails, without each of `kinds`.
+
+    `plan` says which seeds, and how much CPU time each hunt may take. `tell` is called after each
+    hunt with all hunts so far.
+    """
     known: _Known = {}
     found: list[AblationResult] = []
     with own_process(number) as ask:
@@ -62,13 +64,13 @@ def hunts(
 
 
 def without(options: SimOptions, kind: str) -> SimOptions:
-    """The same with that kind of faults switched off, and nothing else drawn anew."""
+    """Returns the options with that kind of faults switched off, and nothing else drawn again."""
     gaps = tuple((name, 0 if name == kind else gap) for name, gap in options.fault_gaps_ms)
     return attrs.evolve(options, fault_gaps_ms=gaps)
 
 
 def _hunt_here(number: str, plan: Hunt, kind: str, known: _Known) -> tuple[AblationResult, _Known]:
-    """In a process with the mutant: the hunt, and all that is known after it."""
+    """Hunt in a process with the mutant; returns the hunt, and all that is known after it."""
     switch_on(number)
     began, tried, changed = time.process_time(), 0, 0
     for seed in range(plan.first, plan.first + plan.budget):

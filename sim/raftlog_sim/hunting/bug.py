@@ -1,4 +1,4 @@
-"""A failing case as the bug base keeps it, and as its page tells of it."""
+"""A failing case, for a folder of the bug base and its page."""
 
 from collections.abc import Callable
 from typing import final
@@ -13,15 +13,15 @@ from raftlog_sim.playing.run_folder import Circumstances
 @final
 @attrs.frozen(kw_only=True)
 class Bug:
-    """A failing case as it was found. `play` runs it again, with a trace; None when nobody should,
-    for its process died."""
+    """A failing case as it was found. `play` runs it again with a trace. It is None when the run
+    must not be repeated, since its process died."""
 
     case: Case
     failure: str
     circumstances: Circumstances
     play: Callable[[], Outcome] | None = None
     outcome: Outcome | None = None
-    """Of `play`, once it was called."""
+    """The outcome of `play`, once it was called."""
 
     @property
     def failure_class(self) -> str:
@@ -33,5 +33,5 @@ class Bug:
 
     @property
     def cause(self) -> str:
-        """What bugs of one group have in common."""
+        """The text that all bugs of one group have in common."""
         return f"{self.case.subject} {self.circumstances.mutant} {self.signature}"

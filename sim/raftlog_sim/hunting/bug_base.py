@@ -8,7 +8,7 @@
       seen.jsonl       a line for each time that it was met
 
 Failures of one cause have one signature. The first few seeds of a signature get a folder, the first
-of them is shrunk; others are lines in its `seen.jsonl`. Nothing that is there is written over.
+of them is shrunk, and others are lines in its `seen.jsonl`. Existing files are never overwritten.
 """
 
 import json
@@ -43,15 +43,18 @@ _FAILED_TEST: Final = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 @final
 @attrs.define(eq=False)
 class BugBase:
-    """See the module. `home` need not be there yet."""
+    """A folder of bugs. `home` need not exist yet."""
 
     home: Path
     _filed: list[tuple[Path, Bug]] = attrs.Factory(list)
-    """Folders made here, in the order of their making."""
+    """The folders made by this process, in order, with their bugs."""
 
     def file(self, bug: Bug) -> Path:
-        """The folder of a bug: made, or there already, or the first of its signature when that has
-        enough of them."""
+        """File a bug; returns its folder.
+
+        The folder may be new, or there already. When the signature has enough folders, it is the
+        first one.
+        """
         alike = self._alike(bug.cause)
         folder = self._folder_of(bug)
         again = next((each for each in alike if each == folder), None)
@@ -77,7 +80,8 @@ class BugBase:
         return folder
 
     def shrink(self, effort_of: Callable[[], Effort], helpers: Helpers = ALONE) -> list[Path]:
-        """Shrink one bug of each signature filed here that has none shrunk yet; their folders."""
+        """Shrink one bug of each signature filed here that has no shrunk one yet; returns their
+        folders."""
         found = []
         for folder, bug in self._filed:
             alike = self._alike(bug.cause)
@@ -97,7 +101,7 @@ class BugBase:
         return found
 
     def _folder_of(self, bug: Bug) -> Path:
-        """Its place: a name that is free, or that has this bug already."""
+        """Returns a folder name that is free, or that has this bug already."""
         stem = f"{name_of(bug.failure_class)}-{bug.case.seed}"
         for number in range(1, FOLDERS_MAX):
             folder = self.home / (stem if number == 1 else f"{stem}-{number}")
@@ -106,7 +110,7 @@ class BugBase:
         raise OperatingError("too many bugs of one name", on=stem, do="clear the bug base")
 
     def _alike(self, cause: str) -> list[Path]:
-        """Folders of that cause, in the order of their names."""
+        """Returns the folders of that cause, by name."""
         if not self.home.is_dir():
             return []
         folders = sorted(path for path in self.home.iterdir() if (path / MANIFEST).is_file())
@@ -120,8 +124,10 @@ class BugBase:
 
 
 def file_log(home: Path, part: str, command: list[str], code: int, log: Path, of: str) -> Path:
-    """The folder of something else that failed: what it said, and the command that repeats it. One
-    for each test that failed; `log` is what was said, `of` the commit."""
+    """File the failure of something that is no case, one folder for each failed test.
+
+    The folder has the output `log`, the command that repeats it, and the commit `of`.
+    """
     said = read_text_lossy(log)
     tests = [*dict.fromkeys(_FAILED_TEST.findall(said))]
     failure = f"{part}: {', '.join(tests[:5]) or f'exit code {code}'}"
@@ -140,24 +146,25 @@ def file_log(home: Path, part: str, command: list[str], code: int, log: Path, of
 
 
 def read_text_lossy(path: Path) -> str:
-    """The last of a file, whatever its bytes."""
+    """Returns the end of a file as text, whatever its bytes."""
     with path.open("rb") as stream:
         stream.seek(max(0, path.stat().st_size - LOG_BYTES_MAX))
         return stream.read().decode("utf-8", errors="replace")
 
 
 def shrunk_file_name(case: Case) -> str:
-    """Beside `schedule.json`: `shrunk.json`."""
+    """Returns the name of the shrunk case beside `schedule.json`: `shrunk.json`."""
     return f"shrunk{Path(case.file_name).suffix}"
 
 
 def name_of(text: str) -> str:
-    """A text as the name of a folder."""
+    """Returns a text as the name of a folder."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:NAME_CHARS_MAX] or "unnamed"
 
 
 def commit() -> str:
-    """The commit of this checkout, `-dirty` when files differ from it; empty when there is none."""
+    """Returns this checkout's commit, with `-dirty` when files differ from it; "" without a
+    checkout."""
     here = str(Path(__file__).resolve().parent)
     command = ["git", "-C", here, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
     try:

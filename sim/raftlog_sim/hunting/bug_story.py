@@ -1,4 +1,4 @@
-"""The page for people in a folder of the bug base: what failed, how to repeat it, what happened."""
+"""Writes the page in a folder of the bug base: what failed, how to repeat it, what happened."""
 
 import json
 import shlex
@@ -23,13 +23,13 @@ LOG_LINES: Final = 80
 TEXT_CHARS: Final = 2_000
 _PLAIN: Final = SimOptions(seed=0).document()
 _NOT_TOLD: Final = ("seed", "profile", "fault_gaps_ms")
-"""Options that are told elsewhere, or mean nothing once the steps are drawn."""
+"""Options that the page has elsewhere, or that mean nothing once the steps are drawn."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Shrunk:
-    """What shrinking gave, or why there was none."""
+    """The result of shrinking, or the reason why there is none."""
 
     case: Case | None = None
     outcome: Outcome | None = None
@@ -38,7 +38,7 @@ class Shrunk:
 
 
 def story(folder: Path, bug: Bug, shrunk: Shrunk) -> str:
-    """The page, as Markdown."""
+    """Returns the page, as Markdown."""
     parts = [
         _head(bug),
         _again(folder, bug, shrunk),
@@ -52,7 +52,7 @@ def story(folder: Path, bug: Bug, shrunk: Shrunk) -> str:
 
 
 def log_story(failure: str, command: list[str], said: str, commit: str) -> str:
-    """The page of something that is no case: a test that failed."""
+    """Returns the page of something that is no case: a failed test."""
     lines = [line[:TEXT_CHARS] for line in said.splitlines()[-LOG_LINES:]]
     return "\n".join(
         [
@@ -143,7 +143,7 @@ def _steps(case: Case) -> list[str]:
 
 
 def _worded(steps: tuple[Step, ...]) -> Iterator[str]:
-    """Steps of a schedule in words."""
+    """Yields the steps of a schedule in words."""
     if not steps:
         yield "None: the cluster fails by itself."
     for step in steps[:STEPS_MAX]:

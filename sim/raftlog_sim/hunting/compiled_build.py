@@ -25,11 +25,11 @@ _SAID: Final = "compiled.json"
 
 
 class UnusableBuildError(OperatingError):
-    """The folder is not what `scripts/compile` made of these sources for this interpreter."""
+    """The folder is not the result of `scripts/compile` for these sources and this interpreter."""
 
 
 def sources_digest() -> str:
-    """Of the paths and bytes of all modules of both packages, and of what compiles them."""
+    """Returns the digest of all modules of both packages, and of the scripts that compile them."""
     digest = sha256()
     for package, source in {**PACKAGES, Path("compiling"): _COMPILING}.items():
         for path in sorted(source.rglob("*.py")):
@@ -40,8 +40,10 @@ def sources_digest() -> str:
 
 
 def say_what(folder: Path, sources: str, modules: int) -> None:
-    """Say in a folder of what it was compiled: `sources_digest` of before. For whoever made it,
-    last."""
+    """Write `compiled.json`, as the last step of a build.
+
+    `sources` is the `sources_digest` from before the build.
+    """
     said = {
         "sources": sources,
         "python": _binary_interface(),
@@ -52,8 +54,7 @@ def say_what(folder: Path, sources: str, modules: int) -> None:
 
 
 def check(folder: Path) -> None:
-    """Raises UnusableBuildError unless the folder was compiled of the sources at hand, and all that
-    was compiled is there."""
+    """Raise `UnusableBuildError` unless the folder is a complete build of the sources at hand."""
     try:
         said = json.loads((folder / _SAID).read_text(encoding="utf-8"))
         sources, python, libraries = said["sources"], said["python"], said["libraries"]

@@ -1,8 +1,8 @@
 """Step through a run, forwards and backwards, a turn at a time.
 
 Going back is a new run to the turn before: the same schedule gives the same turns. Positions are
-numbers of turns. What can be seen is what the brokers hold in memory; nothing can be changed. In
-trio mode a turn is seen before its effects are performed.
+numbers of turns. The debugger shows what the brokers hold in memory, and changes nothing. In trio
+mode a turn is seen before its effects are performed.
 """
 
 from collections.abc import Callable
@@ -29,14 +29,14 @@ Goal = Callable[[], bool]
 @final
 @attrs.define(eq=False)
 class Debugger:
-    """A run at some turn. `ended` says how it ended, empty while it goes on."""
+    """A run at some turn. `ended` says how it ended; it is empty while the run goes on."""
 
     schedule: Schedule
     turn: WatchedTurn | None = None
     ended: str = ""
     _steps: Steps = attrs.field(init=False)
     _before: State = attrs.Factory(dict)
-    """What `diff` compares with: the state before the last movement."""
+    """The state before the last movement, for `diff`."""
 
     def __attrs_post_init__(self) -> None:
         self._restart()
@@ -50,7 +50,7 @@ class Debugger:
         return self._steps.run
 
     def close(self) -> None:
-        """Done with it. A run in trio mode is a thread, which ends here."""
+        """End the debugger. A run in trio mode is a thread, which ends here."""
         self._steps.close()
 
     def _saw(self, turn: WatchedTurn) -> None:
@@ -60,16 +60,16 @@ class Debugger:
 
     @property
     def position(self) -> int:
-        """How many turns there were."""
+        """Returns how many turns were played."""
         return 0 if self.turn is None else self.turn.number
 
     def next(self, turns: int = 1) -> None:
-        """So many turns on, or to the end."""
+        """Play some turns, or to the end."""
         self._before = self.state()
         self._go(self.position + turns)
 
     def back(self, turns: int = 1) -> None:
-        """So many turns back."""
+        """Go back by some turns."""
         self._before = self.state()
         target = max(0, self.position - turns)
         self._steps.close()
@@ -77,7 +77,7 @@ class Debugger:
         self._go(target)
 
     def until(self, words: list[str]) -> None:
-        """On to the first turn after which the words hold, or to the end."""
+        """Play to the first turn after which the words hold, or to the end."""
         goal = self._goal(words)
         self._before = self.state()
         self._go(self.position + 1)
@@ -127,7 +127,7 @@ class Debugger:
     # --- looking ----------------------------------------------------------------------------------
 
     def where(self) -> str:
-        """One line: the turn, the instant, the phase, what the turn was."""
+        """Returns one line: the turn, the instant, the phase, and what the turn was."""
         run, turn = self._run, self.turn
         now = f"{run.world.now / 1e6:.3f} ms"
         if turn is None:
@@ -144,7 +144,7 @@ class Debugger:
         return f"{text}{writes}{more}"
 
     def show(self) -> list[str]:
-        """The events and effects of the turn, whole."""
+        """Returns the events and effects of the turn, whole."""
         if self.turn is None:
             return ["no turn yet"]
         lines = [f"took  {event!r}"[:TEXT_CHARS] for event in self.turn.events]
@@ -159,7 +159,7 @@ class Debugger:
         return lines or ["nothing"]
 
     def state(self, node: str = "") -> State:
-        """`n1 group 2` -> its replica, on one line; and of each node how it is."""
+        """Returns the state of each node, and of each replica: `n1 group 2` -> one line."""
         found: State = {}
         for number, each in sorted(self._run.world.nodes.items()):
             name = f"n{number}"
@@ -173,7 +173,7 @@ class Debugger:
         return found
 
     def diff(self) -> list[str]:
-        """What differs from before the last movement."""
+        """Returns the differences from before the last movement."""
         now, before = self.state(), self._before
         return [
             f"{key}: {before.get(key, 'not there')}  =>  {now.get(key, 'not there')}"
@@ -182,7 +182,7 @@ class Debugger:
         ]
 
     def queue(self, count: int = QUEUE_SHOWN) -> list[str]:
-        """What happens next in the world, earliest first."""
+        """Returns the next actions of the world, earliest first."""
         return [
             f"{instant / 1e6:.3f} ms {_action_text(action, arguments)}"
             for instant, _, action, arguments in sorted(
@@ -192,7 +192,7 @@ class Debugger:
 
 
 def replica_line(replica: Any) -> str:
-    """A replica as the debuggers show it."""
+    """Returns a replica as the debuggers show it."""
     node, log = replica.node, replica.log
     return (
         f"{node.role.name.lower():9} term {node.term} commit {replica.commit} "

@@ -26,18 +26,19 @@ quit"""
 @final
 @attrs.define(eq=False)
 class Stepper:
-    """See the module. `obey` does what a line says."""
+    """Steps through a replay. `obey` performs the command of a line."""
 
     replay: Replay
     _before: State = attrs.Factory(dict)
 
     @property
     def position(self) -> int:
-        """How many turns were played."""
+        """Returns how many turns were played."""
         return self.replay.position
 
     def obey(self, words: list[str]) -> list[str]:
-        """What there is to print. `OperatingError` for a line without sense."""
+        """Perform a command; returns the lines to print. Raises `OperatingError` for one without
+        sense."""
         name, *rest = words
         moves: dict[str, Callable[[], None]] = {
             "next": lambda: self._on(_number(rest)),
@@ -99,7 +100,7 @@ class Stepper:
     # --- looking ----------------------------------------------------------------------------------
 
     def where(self) -> str:
-        """One line: the turn, the time since the boot, what the broker took."""
+        """Returns one line: the turn, the time since the boot, and what the broker took."""
         turn = self.replay.turn
         if turn is None:
             return "turn 0, before the first"
@@ -107,7 +108,7 @@ class Stepper:
         return f"turn {turn.number} at {self._since_boot_ms():.3f} ms: took {took}"
 
     def show(self) -> list[str]:
-        """The events and effects of the turn; long ones are cut."""
+        """Returns the events and effects of the turn; long ones are cut."""
         turn = self.replay.turn
         if turn is None:
             return ["no turn yet"]
@@ -129,12 +130,12 @@ class Stepper:
         return lines or ["nothing"]
 
     def state(self) -> State:
-        """`group 2` -> its replica, on one line."""
+        """Returns the state of each replica: `group 2` -> one line."""
         replicas = sorted(self.replay.broker.context.replicas.items())
         return {f"group {group}": replica_line(replica) for group, replica in replicas}
 
     def diff(self) -> list[str]:
-        """What differs from before the last movement."""
+        """Returns the differences from before the last movement."""
         now, before = self.state(), self._before
         return [
             f"{key}: {before.get(key, 'not there')}  =>  {now.get(key, 'not there')}"

@@ -1,13 +1,14 @@
 """Mutants of the judge: broken judges that must disagree with an independent one.
 
-Small histories, most of them with something in them changed, are judged by the patched judge and
-decided by definition: those of logs by the general search, those of registers by trying every
-order. Where the two differ the mutant is caught; a mutant of the general search itself is given
-registers only. The judge as it is must agree on the same histories; that is the control. The public
-corpora, where a folder has them, are judged as well: their verdicts are other people's.
+1. Small histories, most of them with something in them changed, go to the patched judge.
+2. The definition decides about each: the general search for logs, trying every order for registers.
+   A mutant of the general search itself gets registers only.
+3. A mutant is caught where the two differ.
+4. The control: the judge as it is must be right about the same histories.
+5. The public corpora, where a folder has them, are judged too; others published their verdicts.
 
-As in `raftlog_sim.hunting.mutation`, a patch cannot be taken back: each mutant has a process of its
-own.
+As in `raftlog_sim.hunting.mutation`, a patch cannot be taken back, so each mutant has a process of
+its own.
 """
 
 import itertools
@@ -29,7 +30,8 @@ from raftlog_sim.hunting.small_registers import generate_registers
 OTHER: Final = "t/1"
 REGISTERS: Final = "registers"
 LOG_CLASSES: Final = ("linearizability", "inconsistent-offsets", "duplicate", "phantom", "G1a")
-"""What the definition of a log knows; the judge finds more, which is not compared."""
+"""The classes that the definition of a log decides. The judge finds more, which are not
+compared."""
 CORPUS_STEPS_MAX: Final = 2_000_000
 NAMED_MAX: Final = 3
 
@@ -45,8 +47,8 @@ class SmallHistory(NamedTuple):
 
 
 class JudgeHunt(NamedTuple):
-    """How a mutant of the judge is hunted. `histories` of all `kinds` in turn (no kinds: all),
-    until `kills` of them are judged wrongly or that many seconds of CPU are spent. `corpora` are
+    """How a mutant of the judge is hunted. It gets up to `histories` of all `kinds` in turn (no
+    kinds: all) until it judges `kills` of them wrongly or has spent `seconds` of CPU. `corpora` are
     folders with the public histories of `scripts/corpora`."""
 
     histories: int = 20_000
@@ -57,7 +59,7 @@ class JudgeHunt(NamedTuple):
 
 
 class Wrong(NamedTuple):
-    """A history that was judged wrongly: the how manieth it was, and what was found in it."""
+    """A wrongly judged history: its number in the hunt, and the classes found in it."""
 
     place: int
     history: str
@@ -68,13 +70,13 @@ class Wrong(NamedTuple):
 
 
 def one_log(shape: Shape, name: str) -> SmallHistory:
-    """One partition."""
+    """Returns a history of one partition."""
     options, operations = generate(Random(name), shape)
     return SmallHistory(name, "log", options, operations, by_search(options, operations))
 
 
 def two_logs(name: str) -> SmallHistory:
-    """Two partitions in one history."""
+    """Returns a history of two partitions."""
     rng = Random(name)
     options, first = generate(rng, SHAPES["dense"])
     _, second = generate(rng, SHAPES["dense"])
@@ -89,7 +91,7 @@ def two_logs(name: str) -> SmallHistory:
 
 
 def registers(name: str) -> SmallHistory:
-    """One or two registers, for the general search."""
+    """Returns a history of one or two registers, for the general search."""
     operations, right = generate_registers(Random(name))
     return SmallHistory(name, "cas-register", {}, operations, right)
 
@@ -102,15 +104,18 @@ KINDS: Final[dict[str, Callable[[str], SmallHistory]]] = {
 
 
 def histories(kinds: Sequence[str] = ()) -> Iterator[SmallHistory]:
-    """Without end: `dense 0`, `crowded 0`, ..., `dense 1`, ... Each is made when it is asked for,
-    for judging may change it."""
+    """Yields histories without end: `dense 0`, `crowded 0`, ..., `dense 1`, ...
+
+    Each is made when it is asked for, since judging may change it.
+    """
     for seed in itertools.count():
         for kind in kinds or KINDS:
             yield KINDS[kind](f"{kind} {seed}")
 
 
 def found_in(history: SmallHistory) -> list[str]:
-    """The classes that the judge of this process finds in it, of those that are compared."""
+    """Returns the classes that the judge of this process finds in it, of those that are
+    compared."""
     header = Header(source="sim", options=history.options, model=history.model)
     judged = judge_operations(header, history.operations, with_metrics=False)
     compared = LOG_CLASSES if history.model == "log" else ("model",)
@@ -121,11 +126,13 @@ def found_in(history: SmallHistory) -> list[str]:
 
 
 def hunt(number: str, plan: JudgeHunt) -> dict[str, Any]:
-    """A row as `raftlog_sim.hunting.mutation.hunt` gives, of a mutant of the judge: after how many
-    histories it was caught, by which kind, what became of the first, and whether the healthy judge
-    was right about all of them."""
+    """Hunt a mutant of the judge; returns a row like `raftlog_sim.hunting.mutation.hunt`.
+
+    It says after how many histories the mutant was caught, by which kind, what happened in the
+    first, and whether the healthy judge was right about all of them.
+    """
     if REGISTERS in mutation.named(number).expected:
-        plan = plan._replace(kinds=(REGISTERS,))  # what decides about logs is broken as well
+        plan = plan._replace(kinds=(REGISTERS,))  # the decider about logs is broken as well
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
         row = pool.apply(_hunt_here, (number, plan))
@@ -157,7 +164,7 @@ def _hunt_here(number: str, plan: JudgeHunt) -> dict[str, Any]:
 
 
 def judged_wrongly(plan: JudgeHunt) -> tuple[int, list[Wrong]]:
-    """How many histories the judge of this process was given, and those that it got wrong."""
+    """Returns how many histories this process judged, and which of them wrongly."""
     began = time.process_time()
     tried = 0
     wrong: list[Wrong] = []
@@ -172,8 +179,10 @@ def judged_wrongly(plan: JudgeHunt) -> tuple[int, list[Wrong]]:
 
 
 def _verdict(history: SmallHistory) -> list[str] | None:
-    """As `found_in`; None when a broken judge raised: that is no verdict, and anybody sees it, so
-    it does not count as caught."""
+    """Returns `found_in` of a history; None when a broken judge raised an error.
+
+    An error is no verdict, and every user would see it, so it does not count as caught.
+    """
     try:
         return found_in(history)
     except (AssertionError, AttributeError, LookupError, TypeError, ValueError):
@@ -181,7 +190,7 @@ def _verdict(history: SmallHistory) -> list[str] | None:
 
 
 def _control_here(count: int, plan: JudgeHunt, name: str) -> dict[str, Any]:
-    """What the healthy judge makes of the same histories, and of the one of that name."""
+    """Returns the healthy judge's verdicts on the same histories, and on the one of that name."""
     wrong = _judge_corpora(plan.corpora)["wrong"]
     healthy: list[str] = []
     for history in itertools.islice(histories(plan.kinds), count):
@@ -193,7 +202,7 @@ def _control_here(count: int, plan: JudgeHunt, name: str) -> dict[str, Any]:
 
 
 def _in_words(row: dict[str, Any]) -> str:
-    """What happened in the first history that caught it."""
+    """Returns what happened in the first history that caught the mutant."""
     if not row["history"]:
         return ""
     healthy, found = ", ".join(row["healthy"]), ", ".join(row["found"])
@@ -204,7 +213,7 @@ def _in_words(row: dict[str, Any]) -> str:
 
 
 def public_histories(folders: Sequence[Path]) -> int:
-    """How many of them these folders hold."""
+    """Returns how many public histories these folders hold."""
     cases = _corpora().cases
     return sum(1 for folder in folders for _ in cases(folder))
 
@@ -214,8 +223,11 @@ def _corpora() -> Any:
 
 
 def _judge_corpora(folders: Sequence[Path]) -> dict[str, Any]:
-    """How many public histories there are, and how many are not judged as their owners published.
-    A budget that runs out is a verdict that differs."""
+    """Returns how many public histories there are, and how many verdicts differ from the published
+    ones.
+
+    A budget that runs out is a verdict that differs.
+    """
     corpora = _corpora()
     tried = 0
     wrong: list[str] = []

@@ -1,8 +1,8 @@
-"""Planted bugs: each is a patch of the product, outside the product, that must be caught: one of
-the brokers by some seed, one of the judge by some history (`raftlog_sim.hunting.judge_hunt`).
+"""Planted bugs: patches of the product, kept outside it, each of which must be caught.
 
-The patches lie in `sim/mutants/` of a checkout and are in no installed package. A patch cannot be
-taken back, so a mutant is hunted in a process of its own.
+A seed must catch a bug of the brokers, and a history one of the judge
+(`raftlog_sim.hunting.judge_hunt`). The patches lie in `sim/mutants/` of a checkout and are in no
+installed package. A patch cannot be taken back, so a mutant is hunted in a process of its own.
 """
 
 import importlib.util
@@ -38,14 +38,14 @@ BROKERS: Final = "brokers"
 JUDGE: Final = "judge"
 
 _STEPS_OF: Final = {"members": OF_MEMBERS}
-"""By an option that mutants need: the kinds of steps of which one must be there."""
+"""Option that mutants need -> the kinds of steps of which a run must have one."""
 _switched_on: list[str] = []
 
 
 class Mutant(NamedTuple):
     """One planted bug. `apply` patches the product in this process, for good. `expected` are the
-    failure classes that should catch it, or the kinds of histories when it is one of the judge;
-    another one is shown as such."""
+    failure classes that should catch it, or the kinds of histories for a bug of the judge. A catch
+    by another class is shown as such."""
 
     number: str
     name: str
@@ -53,12 +53,12 @@ class Mutant(NamedTuple):
     expected: tuple[str, ...] = ()
     of: str = BROKERS
     needs: str = ""
-    """An option of runs. Where a seed draws none of it nothing of the bug runs, so such a seed
-    counts as run and is not played. `NEEDS` of the file."""
+    """An option of runs, from `NEEDS` of the file. In a seed without it nothing of the bug runs, so
+    the seed counts as run and is not played."""
 
 
 def load() -> dict[str, Mutant]:
-    """All mutants of this checkout, by number."""
+    """Returns all mutants of this checkout, by number."""
     paths = sorted(FOLDER.glob("*_mutants.py"))
     if not paths:
         raise OperatingError(
@@ -76,7 +76,7 @@ def load() -> dict[str, Mutant]:
 
 
 def module_of(path: Path) -> Any:
-    """A file of the checkout that is in no package."""
+    """Import a file of the checkout that is in no package."""
     spec = importlib.util.spec_from_file_location(f"raftlog_{path.stem}", path)
     assert spec is not None, path
     assert spec.loader is not None, path
@@ -86,7 +86,7 @@ def module_of(path: Path) -> Any:
 
 
 def _order(number: str) -> tuple[int, str]:
-    """The canary before 9 before 9b before 10."""
+    """Returns the sort key of a number: the canary before 9 before 9b before 10."""
     digits = number.rstrip(ascii_lowercase)
     return int(digits or 0), number.removeprefix(digits)
 
@@ -103,7 +103,7 @@ def switch_on(number: str) -> None:
 
 
 def named(number: str) -> Mutant:
-    """The mutant of that number. OperatingError when there is none."""
+    """Returns the mutant of that number. Raises `OperatingError` when there is none."""
     found = load()
     if number not in found:
         raise OperatingError(f"no mutant {number}", on=number, do=f"one of {', '.join(found)}")
@@ -111,16 +111,16 @@ def named(number: str) -> Mutant:
 
 
 def switch_on_if(number: str) -> None:
-    """For workers: nothing when no mutant is wanted."""
+    """Plant a bug in a worker; "" plants none."""
     if number:
         switch_on(number)
 
 
 class Hunt(NamedTuple):
-    """How a mutant is hunted; `seconds` are of this process's CPU, for machines have other work.
-    `kills` is how many failing seeds are wanted, for a median; `shrink_seconds` are those of a
-    clock, with `shrink_jobs` candidates at a time; 0: no shrinking. A run may take `run_seconds` of
-    CPU time, after which it fails; 0: as long as it likes."""
+    """How a mutant is hunted. `seconds` are of this process's CPU, since machines have other work.
+    `kills` is how many failing seeds are wanted, for a median. `shrink_seconds` are those of a
+    clock, with `shrink_jobs` candidates at a time; 0 does not shrink. A run fails after
+    `run_seconds` of CPU time; with 0 it may run as long as it likes."""
 
     budget: int = 60
     first: int = 1
@@ -133,8 +133,10 @@ class Hunt(NamedTuple):
 
 
 def hunt(number: str, plan: Hunt) -> dict[str, Any]:
-    """Run seeds until enough of them fail: which seeds, what caught it, and how small the first
-    failing one shrinks."""
+    """Run seeds until enough of them fail; returns the row of the mutant.
+
+    It says which seeds failed, what caught it, and how small the first failing one shrinks.
+    """
     row: dict[str, Any] = _elsewhere(_hunt_here, number, plan)
     if "shrunk" in row:
         replayed = _elsewhere(_replay_here, number, row["shrunk"]["text"])
@@ -144,16 +146,19 @@ def hunt(number: str, plan: Hunt) -> dict[str, Any]:
 
 
 def _elsewhere(call: Callable[..., Any], number: str, *args: Any) -> Any:
-    """What `call` gives for that mutant in a process of its own."""
+    """Returns the result of `call` for that mutant in a process of its own."""
     with own_process(number) as ask:
         return ask(call, *args)
 
 
 @contextmanager
 def own_process(number: str, home: str = "") -> Iterator[Callable[..., Any]]:
-    """Calls for a mutant in a process of its own, which may have helpers, and ends with the block,
-    with this process or when nobody waits for it any more: `ask(call, *args)` is what `call` gives
-    there for the number and these. The process imports from the folder `home` before any other."""
+    """Start a process of its own for a mutant, for the block.
+
+    `ask(call, *args)` returns what `call` returns there for the number and these arguments. The
+    process may have helpers. It ends with the block or with this process. It imports from the
+    folder `home` before any other.
+    """
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, context, initializer=begin_as_worker) as executor:
 
@@ -176,7 +181,7 @@ def own_process(number: str, home: str = "") -> Iterator[Callable[..., Any]]:
 
 
 def _replay_here(number: str, text: str) -> str:
-    """The signature of that plan's failure, in a process that has run nothing before."""
+    """Returns the signature of that plan's failure, in a process that has run nothing before."""
     switch_on(number)
     return case_from_text(text).play().signature
 
@@ -187,7 +192,7 @@ def _hunt_here(number: str, plan: Hunt) -> dict[str, Any]:
 
 
 def hunted_here(mutant: Mutant, plan: Hunt) -> dict[str, Any]:
-    """The row of a mutant that is planted in this process."""
+    """Returns the row of a mutant that is planted in this process."""
     number = mutant.number
     began = time.process_time()
     row: dict[str, Any] = {"number": number, "name": mutant.name, "killed": False, "tried": 0}
@@ -219,8 +224,10 @@ def hunted_here(mutant: Mutant, plan: Hunt) -> dict[str, Any]:
 
 @contextmanager
 def run_within(seconds: float) -> Iterator[None]:
-    """A run of this block fails when it takes more CPU time, as by an exception where it stands: a
-    planted bug may turn in a circle. 0: without end."""
+    """Fail a run in this block that takes more CPU time, by an exception at its present line.
+
+    A planted bug may loop without end. 0 sets no limit.
+    """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         del number
@@ -239,7 +246,7 @@ def run_within(seconds: float) -> Iterator[None]:
 def _can_matter(mutant: Mutant, seed: int, profile: str) -> bool:
     if not mutant.needs:
         return True
-    if profile == VARIED:  # it has the steps of its scenario, whatever its options are
+    if profile == VARIED:  # the steps are the scenario's, with any options
         return any(each.kind in _STEPS_OF[mutant.needs] for each in vary(seed).steps)
     return bool(getattr(draw_options(seed, profile), mutant.needs))
 

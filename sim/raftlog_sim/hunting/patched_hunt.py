@@ -1,7 +1,7 @@
-"""Hunting a user's patch: seeds and scenarios against a patched copy of the product.
+"""Hunts a user's patch: plays seeds and scenarios against a patched copy of the product.
 
-What fails with the patch is played once more without it. Only what passes then is a kill: a seed
-that fails either way says nothing of the patch.
+A failure with the patch is played once more without it, and is a kill only if it passes then. A
+seed that fails either way says nothing of the patch.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,18 +20,21 @@ from raftlog_sim.playing.scenario_files import Scenario, read
 from raftlog_sim.playing.seeds import drawn
 
 NUMBER: Final = "patch"
-"""In the place of a mutant's number."""
+"""Stands for the number of a mutant."""
 RUN_SECONDS: Final = 300.0
-"""The CPU time that a run may take; the longest seeds of the product take a tenth."""
+"""The CPU time in seconds that a run may take; the longest seeds of the product take a tenth."""
 Advance = Callable[[int], None]
 
 
 def hunt(
     patch: Path, plan: Hunt, scenarios: Sequence[Scenario], *, scenarios_first: bool
 ) -> dict[str, Any]:
-    """The row of a patch: the seeds of the plan, and the scenarios in turn, until one of them
-    fails. `scenarios` says by name which failed, `played` how many were played, and
-    `without_patch` what failed without the patch, too. OperatingError when it does not apply."""
+    """Play the seeds of the plan, and the scenarios in turn, until one fails; returns the patch's
+    row.
+
+    `scenarios` says by name which failed, `played` how many were played, and `without_patch` what
+    failed without the patch too. Raises `OperatingError` when the patch does not apply.
+    """
     plan = plan._replace(run_seconds=RUN_SECONDS)
     brokers = [each for each in scenarios if each.subject == BROKERS]
     with patched_product(patch) as home, own_process("", home) as ask:
@@ -48,14 +51,14 @@ def hunt(
 
 
 def is_decided(row: dict[str, Any]) -> bool:
-    """Whether the row says something of the patch: it was caught, or nothing failed at all."""
+    """Whether the row decides about the patch: it was caught, or nothing failed at all."""
     return bool(row["killed"] or not row["without_patch"])
 
 
 @final
 @attrs.define(eq=False)
 class _Row:
-    """What is known of a patch so far."""
+    """The findings about a patch so far."""
 
     patch: Path
     home: str
@@ -86,7 +89,7 @@ class _Row:
             self.seeds["shrunk"]["replays"] = again == self.seeds["by_signature"]
 
     def by_scenarios(self, scenarios: Sequence[Scenario]) -> None:
-        """Each in turn, until one fails that passes without the patch."""
+        """Play the scenarios in turn, until one fails that passes without the patch."""
         for scenario in scenarios:
             text = "\n".join(scenario.lines)
             self.played += 1

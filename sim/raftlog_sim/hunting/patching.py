@@ -25,7 +25,7 @@ from raftlog_sim.playing.cases import read_text
 
 PRODUCT: Final = Path(raftlog.__file__).resolve().parent
 BYTES_MAX: Final = 4 << 20
-"""A patch that is larger is no planted bug."""
+"""The most bytes of a patch; a larger one is no planted bug."""
 _HUNK: Final = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _NO_FILE: Final = "/dev/null"
 _MAKE_ONE: Final = "give a unified diff of raftlog/, as `git diff` writes it"
@@ -39,7 +39,8 @@ _IMPORTS: Final = (
 
 
 class Hunk(NamedTuple):
-    """Lines of a file, with their ends, that become others. `line` is the first old one, from 0."""
+    """Lines of a file, with their ends, and their replacement. `line` is the first old one, from
+    0."""
 
     number: int
     line: int
@@ -48,7 +49,8 @@ class Hunk(NamedTuple):
 
 
 class FilePatch(NamedTuple):
-    """What becomes of one file. `path` is that in the product's folder, with `raftlog/` before."""
+    """The change of one file. `path` is its path in the product's folder, with `raftlog/`
+    before."""
 
     path: str
     hunks: list[Hunk]
@@ -58,8 +60,11 @@ class FilePatch(NamedTuple):
 
 @contextmanager
 def patched_product(patch: Path) -> Iterator[str]:
-    """A folder with the patched package, to be imported from before any other, for the block.
-    OperatingError when the patch cannot be read, does not apply, or leaves nothing to import."""
+    """Make a folder with the patched package, to import from before any other, for the block.
+
+    Raises `OperatingError` when the patch cannot be read, does not apply, or leaves nothing to
+    import.
+    """
     files = parsed(_text(patch), str(patch))
     with tempfile.TemporaryDirectory(prefix="raftlog-patched-") as home:
         copy = Path(home) / PRODUCT.name
@@ -87,7 +92,8 @@ def _text(patch: Path) -> str:
 
 
 def parsed(text: str, on: str) -> list[FilePatch]:
-    """The files of a unified diff. OperatingError on `file:line` for what is none."""
+    """Returns the files of a unified diff. Raises `OperatingError` on `file:line` for any other
+    text."""
     lines = text.splitlines(keepends=True)
     found, at = list[FilePatch](), 0
     while at < len(lines):
@@ -101,7 +107,7 @@ def parsed(text: str, on: str) -> list[FilePatch]:
                 raise _refused(f"{file.path} is changed a second time", on, at - 1)
             found.append(file)
         else:
-            at += 1  # what git and people write around a diff
+            at += 1  # text of git or people around a diff
     if not found:
         raise OperatingError("no file is changed by it", on=on, do=_MAKE_ONE)
     return found
@@ -121,12 +127,12 @@ def _file(lines: list[str], at: int, on: str) -> tuple[FilePatch, int]:
 
 
 def _name(line: str) -> str:
-    """The path of a line `--- path`, which a time may follow after a tab."""
+    """Returns the path of a line `--- path`, which may have a time after a tab."""
     return line[4:].rstrip("\r\n").partition("\t")[0].strip().strip('"')
 
 
 def _of_product(name: str, on: str, at: int) -> str:
-    """`raftlog/...`, with or without a first folder, as in `b/raftlog/...`."""
+    """Returns `raftlog/...` of a name, with or without a first folder, as in `b/raftlog/...`."""
     parts = PurePosixPath(name).parts
     if parts[:1] != (PRODUCT.name,):
         parts = parts[1:]
@@ -191,7 +197,8 @@ def _apply(file: FilePatch, home: Path, on: str) -> None:
 
 
 def applied(file: FilePatch, lines: Sequence[str], on: str) -> list[str]:
-    """The lines of the file after all hunks. OperatingError for one that does not fit."""
+    """Returns the file's lines after all hunks. Raises `OperatingError` for one that does not
+    fit."""
     found, moved = list(lines), 0
     for hunk in file.hunks:
         place = _place(hunk, found, hunk.line + moved)
@@ -207,7 +214,7 @@ def applied(file: FilePatch, lines: Sequence[str], on: str) -> list[str]:
 
 
 def _place(hunk: Hunk, lines: list[str], expected: int) -> int | None:
-    """Where its old lines stand: where they should, or in the only other place."""
+    """Returns where the hunk's old lines are: where they should be, or in the only other place."""
     size = len(hunk.old)
     if lines[expected : expected + size] == hunk.old:
         return expected
@@ -230,7 +237,7 @@ def _check_syntax(path: str, text: str, on: str) -> None:
 
 
 def _check_imports(home: str, on: str) -> None:
-    """In a process of its own: one that cannot import would die in the hunt without a word."""
+    """Import the patched package in a process of its own, to report an error before the hunt."""
     path = [each for each in sys.path if each]
     ended = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path[1:1] = {path!r}; {_IMPORTS}", home],

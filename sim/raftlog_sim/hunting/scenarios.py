@@ -1,4 +1,4 @@
-"""Playing named scenarios: what comes of a file (`scenario_files`), and of each of its mutants."""
+"""Plays named scenarios (`scenario_files`) and each of their mutants; returns their results."""
 
 import io
 import multiprocessing
@@ -13,18 +13,18 @@ from raftlog_sim.playing.scenario_files import RESULT, Scenario, of_mutant, read
 OK: Final = "ok"
 _SURVIVES: Final = "SURVIVES"
 _PASSES: Final = "passes"
-"""A mutant passed a rare path that the scenario avoids, and did not fail."""
+"""The result of a mutant that passed a rare path that the scenario avoids, and did not fail."""
 
 
 class Played(NamedTuple):
-    """What the plain run of a scenario gave: the lines for its file, and all else of it."""
+    """The plain run of a scenario: the result lines for its file, and the whole outcome."""
 
     lines: list[str]
     outcome: Outcome
 
     @property
     def probes(self) -> dict[str, int]:
-        """The probes passed."""
+        """The probes that the run passed."""
         return self.outcome.probes
 
     @property
@@ -34,13 +34,13 @@ class Played(NamedTuple):
 
 
 def play(scenario: Scenario) -> Played:
-    """Run it as it stands, without planted bugs."""
+    """Run a scenario as it is, without planted bugs."""
     outcome = scenario.case.play(trace=True)
     return Played(lines_of(scenario, outcome), outcome)
 
 
 def lines_of(scenario: Scenario, outcome: Outcome) -> list[str]:
-    """What came of a run of it, as its file says it."""
+    """Returns the result lines of a run, as the scenario's file has them."""
     found = _of_guests(outcome) if scenario.subject == PYSYNCOBJ else _of_brokers(outcome)
     missed = [name for name in scenario.reaches if name not in outcome.probes]
     if missed:
@@ -52,14 +52,17 @@ def lines_of(scenario: Scenario, outcome: Outcome) -> list[str]:
 
 
 def differences(scenario: Scenario, outcome: Outcome) -> list[str]:
-    """In which lines a run differs from what its file expects; empty where it is as expected. A
-    file of somebody's own need not say all: each line that it has must have come, and nothing may
-    have come that says of a run that it failed, or did not test what it should."""
+    """Returns the lines in which a run differs from what its file expects; none when it is as
+    expected.
+
+    A user's own file need not have every line. Each line that it has must come. No further line may
+    say that the run failed, or did not test what it should.
+    """
     return differing(scenario.expected_plain, lines_of(scenario, outcome))
 
 
 def differing(expected: list[str], found: list[str]) -> list[str]:
-    """The same of lines; nothing that is expected is as if `ok` were."""
+    """Returns the differing lines; an empty `expected` counts as `ok`."""
     lacking = [f"expected  {line}" for line in expected if line not in found]
     beyond = [line for line in found if line not in expected and not _is_calm(line)]
     if lacking:
@@ -68,7 +71,7 @@ def differing(expected: list[str], found: list[str]) -> list[str]:
 
 
 def _is_calm(line: str) -> bool:
-    """Whether a line that was not expected says of no failure."""
+    """Whether a line that was not expected tells of no failure."""
     if of_mutant(line):
         return not (line.endswith(_SURVIVES) or f": {_PASSES} " in line)
     heads = ("struck: ", "violated: ", "the judge")
@@ -80,7 +83,8 @@ def _passed(scenario: Scenario, outcome: Outcome) -> list[str]:
 
 
 def results(scenario: Scenario, *, mutants: bool = True) -> list[str]:
-    """The lines that its file should end with; without `mutants` only those of the plain run."""
+    """Returns the lines with which its file should end; without `mutants` only those of the plain
+    run."""
     return play(scenario).lines + (mutant_results(scenario) if mutants else [])
 
 
@@ -105,7 +109,7 @@ def _of_guests(outcome: Outcome) -> list[str]:
 
 
 def mutant_results(scenario: Scenario) -> list[str]:
-    """A line per planted bug, each tried in a process of its own."""
+    """Returns a line for each planted bug, each tried in a process of its own."""
     context = multiprocessing.get_context("spawn")
     found = []
     for number in scenario.mutants:

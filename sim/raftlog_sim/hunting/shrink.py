@@ -1,19 +1,26 @@
-"""Shrink a schedule: the fewest faults and operations that fail in the same way.
+"""Shrinks a schedule to the fewest faults and operations that fail in the same way.
 
-In turn: nothing after the failure; what producers send in many steps as one load each, and many
-reads of a partition as one; clients, coarsely, for they make the run long; whole kinds of faults,
-whole producers, all reads; faults one by one; loads once more, under other seeds too; while that is
-still much, a drawn part of it under other seeds; clients to the last; then a smaller cluster,
-options at their defaults, what a producer sends in many steps in one, smaller numbers (records,
-durations); and all over again while it helps. Each candidate is a whole run. A candidate counts
-only when it fails in the same class with the same signature.
+Passes, in turn:
 
-The draws of a seed are keyed by stream, so that leaving a step out shifts no draw of any other;
-what a run does after the missing step may differ all the same, so every candidate is run.
+1. Leave out everything after the failure.
+2. Replace a producer's many steps by one load each, and many reads of a partition by one.
+3. Leave out clients, coarsely, since they make the run long.
+4. Leave out whole kinds of faults, whole producers, all reads.
+5. Leave out faults one by one.
+6. Try the loads once more, under other seeds too.
+7. While that is still much, draw a part of it under other seeds.
+8. Leave out clients to the last.
+9. Make the cluster smaller, set options to their defaults, join a producer's steps into one, and
+   make numbers (records, durations) smaller.
+10. Begin again at 5 while it helps.
 
-A run in trio mode takes ten times as long: first of all it is tried without, under some seeds. A
-cluster that does not come to rest takes long to say so: candidates of such a failure are given a
-third of the time first, and what is left of them the whole of it.
+Each candidate is a whole run. It counts only when it fails in the same class with the same
+signature. The draws of a seed are keyed by stream, so leaving a step out shifts no draw of any
+other. The run after the missing step may differ all the same, so every candidate is run.
+
+A run in trio mode takes ten times as long, so first of all the heap world is tried, under some
+seeds. A cluster that does not come to rest takes long to say so. Candidates of such a failure get a
+third of the time first, and those that are left get the whole of it.
 """
 
 from bisect import bisect_left
@@ -38,9 +45,9 @@ TIME_LIMIT_S: Final = 300.0
 ROUND_MS: Final = 10
 MARGIN_MS: Final = 20
 EVENTS_MARGIN: Final = 4
-"""A candidate that needs so many times the events of the original fails in another way."""
+"""A candidate that needs this many times the events of the original fails in another way."""
 LATE_NS: Final = 1_500 * NANOS_PER_MILLI
-"""How much later than the original a candidate may break an invariant."""
+"""How much later than the original a candidate may break an invariant, in nanoseconds."""
 _COARSE: Final = 8
 _CUTS: Final = 5
 _MANY: Final = 4
@@ -50,23 +57,23 @@ _SEEDS_WITHOUT_TRIO: Final = 8
 _SEEDS_APART: Final = 1_000_003
 _SEEDS_END: Final = 1 << 63
 _FEW: Final = 10
-"""Of so many steps none is left out by luck."""
+"""A run with at most this many steps is not shrunk by luck, that is by drawn parts."""
 _KEPT_OF_8: Final = (4,) * 24 + (6,) * 24 + (7,) * 24
-"""How many of eight steps a drawn part keeps, part by part."""
+"""How many of eight steps each drawn part keeps."""
 _REPEATED: Final = ("produce", "read")
 """Kinds of steps of which many become one of `_LOADS`, in this order."""
 _LOADS: Final = ("load", "reads")
-"""Kinds of steps that end with a count and an interval: they stand for many."""
+"""Kinds of steps that end with a count and an interval, and so stand for many."""
 _SLOTTED: Final = ("produce", "pipeline")
 """Kinds of steps that begin with a producer's slot, a partition and a count."""
 _JUDGED_LATE: Final = ("liveness", "history-", "lost-acknowledged", "equal-files")
-"""What shows only at the end of a run, which may be any time."""
+"""Classes of failures that show only at the end of a run, at any time."""
 _BRIEF_LIVENESS_SECONDS: Final = 20
 _PLAIN: Final = SimOptions(seed=0)
 
 
 def shrink_case(case: Case, outcome: Outcome, effort: Effort, helpers: Helpers = ALONE) -> Case:
-    """The smallest case found that fails in the same class with the same signature."""
+    """Returns the smallest case found that fails in the same class with the same signature."""
     if isinstance(case, BrokerCase):
         return BrokerCase(schedule=shrink(case.schedule, outcome, effort, helpers))
     assert isinstance(case, GuestCase), case
@@ -76,8 +83,10 @@ def shrink_case(case: Case, outcome: Outcome, effort: Effort, helpers: Helpers =
 def shrink(
     schedule: Schedule, outcome: Outcome, effort: Effort, helpers: Helpers = ALONE
 ) -> Schedule:
-    """The smallest schedule found; `schedule` itself when nothing smaller fails. `outcome` is what
-    became of `schedule`; it failed."""
+    """Returns the smallest schedule found; `schedule` itself when nothing smaller fails.
+
+    `outcome` is the failed outcome of `schedule`.
+    """
     assert outcome.failure, "a run that passes has nothing to shrink"
     late = outcome.failure_class.startswith(_JUDGED_LATE)
     whole = Original(
@@ -104,7 +113,7 @@ def shrink(
 
 
 def _without_trio(schedule: Schedule, judge: Trials) -> Schedule:
-    """Not in trio mode, under the first of some seeds where it still fails."""
+    """Leave trio mode, under the first of some seeds where the heap world still fails."""
     if not schedule.options.trio:
         return schedule
     options = attrs.evolve(schedule.options, trio=False)
@@ -115,7 +124,7 @@ def _without_trio(schedule: Schedule, judge: Trials) -> Schedule:
 
 
 def _passes(schedule: Schedule, failed_ms: int | None, judge: Trials) -> Iterator[Schedule]:
-    """What is left after the first, coarse pass, and after each of the others."""
+    """Yields the schedule after the first, coarse pass, and after each of the others."""
     effort = judge.effort
     found = _cut_off(schedule, failed_ms, judge)
     found = _load_for_many(found, judge, _SEEDS_FIRST)
@@ -135,8 +144,12 @@ def _passes(schedule: Schedule, failed_ms: int | None, judge: Trials) -> Iterato
 
 
 def _failed_ms(schedule: Schedule, outcome: Outcome) -> int | None:
-    """When in the safety phase an outcome came about; the set-up is run once more to know when that
-    began. In trio mode only a whole run would tell."""
+    """Returns the instant of a failure in the safety phase, in milliseconds; None when it is
+    unknown.
+
+    The set-up is run once more to know when that phase began. In trio mode only a whole run would
+    tell.
+    """
     if outcome.document.get("phase") != "safety" or schedule.options.trio:
         return None
     run = Run(schedule)
@@ -149,8 +162,11 @@ def _failed_ms(schedule: Schedule, outcome: Outcome) -> int | None:
 
 
 def _cut_off(schedule: Schedule, failed_ms: int | None, judge: Trials) -> Schedule:
-    """Without what comes after the failure: at its instant, when it is one in the safety phase;
-    else the border is halved in, as if what fails failed in all longer runs, too."""
+    """Leave out the steps after the failure.
+
+    They begin at its instant when it is in the safety phase. Otherwise the border is found by
+    halving, as if a failure came in all longer runs too.
+    """
     if failed_ms is not None:
         candidate = _until(schedule, failed_ms + 1)
         if candidate != schedule and judge.fails(candidate):
@@ -175,8 +191,11 @@ def _until(schedule: Schedule, end_ms: int) -> Schedule:
 
 
 def _without_kinds(schedule: Schedule, judge: Trials) -> Schedule:
-    """Without all steps of a kind, or of a producer, the most numerous first: a run for each, where
-    one by one would cost many. Once more when something went, for kinds hang together."""
+    """Leave out all steps of a kind, or of a producer, the most numerous first.
+
+    Each costs one run, where step by step would cost many. After a success all are tried once more,
+    since kinds depend on each other.
+    """
     sizes: dict[tuple[Argument, ...], int] = {}
     for step in schedule.steps:
         sizes[_family(step)] = sizes.get(_family(step), 0) + 1
@@ -198,7 +217,7 @@ def _family(step: Step) -> tuple[Argument, ...]:
 
 
 def _fewer(schedule: Schedule, judge: Trials, *, clients: bool, coarse: bool = False) -> Schedule:
-    """Fewer steps of clients, or of the nemesis; the others stay."""
+    """Leave out steps of clients, or of the nemesis; the others stay."""
     kept = [step for step in schedule.steps if is_fault(step.kind) == clients]
     loose = [step for step in schedule.steps if is_fault(step.kind) != clients]
 
@@ -218,7 +237,7 @@ def _fewer(schedule: Schedule, judge: Trials, *, clients: bool, coarse: bool = F
 
 
 def _shorter(schedule: Schedule) -> Iterator[Schedule]:
-    """An earlier end of the safety phase; the last step tells how early."""
+    """Yields schedules with an earlier end of the safety phase; the last step tells how early."""
     last = max((step.at_ms + 1 for step in schedule.steps), default=1)
     for end_ms in (last, last + MARGIN_MS, last + 10 * MARGIN_MS):
         if end_ms < schedule.options.safety_ms:
@@ -238,17 +257,20 @@ def _simpler(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _load_for_many(schedule: Schedule, judge: Trials, seeds: int) -> Schedule:
-    """The first of `_steady` that still fails."""
+    """Returns the first of `_steady` that still fails."""
     candidates = list(_steady(schedule, seeds))
     place = judge.first(candidates)
     return schedule if place is None else candidates[place]
 
 
 def _steady(schedule: Schedule, seeds: int) -> Iterator[Schedule]:
-    """All that producers send in many steps, as a load of each, and many reads of a partition as
-    one step; then producers' alone. Under a few seeds: a failure that hangs on an instant survives
-    no other change either, and where nothing but a load and a few faults are left another seed
-    often has such an instant."""
+    """Yields the schedule with loads for a producer's many steps and one step for a partition's
+    many reads.
+
+    Then it yields it with loads only. Each comes under a few seeds. A failure that depends on an
+    instant survives no other change either. Where only a load and a few faults are left, another
+    seed often has such an instant.
+    """
     before = schedule
     for kinds in (_REPEATED, _REPEATED[:1]):
         found = _as_loads(schedule, kinds)
@@ -258,9 +280,11 @@ def _steady(schedule: Schedule, seeds: int) -> Iterator[Schedule]:
 
 
 def _drawn_parts(schedule: Schedule, judge: Trials) -> Schedule:
-    """A part of the steps, drawn, under another seed, as long as there is one that fails and the
-    rest is not small. What hangs on an instant misses it without any step; but what is left of the
-    steps often meets such an instant again, in some seed."""
+    """Draw parts of the steps under other seeds, as long as one fails and the rest is not small.
+
+    A failure that depends on an instant misses it without any one of the steps. But the remaining
+    steps often meet such an instant again, in some seed.
+    """
     found = schedule
     while len(found.steps) > _FEW:
         candidates = list(_parts(found))
@@ -272,7 +296,7 @@ def _drawn_parts(schedule: Schedule, judge: Trials) -> Schedule:
 
 
 def _under_seed(schedule: Schedule, number: int) -> Schedule:
-    """Under another seed, one of many; 0 is its own."""
+    """Returns the schedule under another seed, one of many; 0 is its own."""
     if number == 0:
         return schedule
     seed = (schedule.options.seed + number * _SEEDS_APART) % _SEEDS_END
@@ -280,7 +304,7 @@ def _under_seed(schedule: Schedule, number: int) -> Schedule:
 
 
 def _parts(schedule: Schedule) -> Iterator[Schedule]:
-    """Parts of a half first, then larger ones; every other one of what producers send as loads."""
+    """Yields parts of a half first, then larger ones; in every other one producers send loads."""
     bases = (schedule, _as_loads(schedule))
     stream = Stream(schedule.options.seed, f"shrink/{len(schedule.steps)}")
     for number, kept_of_8 in enumerate(_KEPT_OF_8):
@@ -291,8 +315,8 @@ def _parts(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _many(schedule: Schedule, kinds: Sequence[str] = _REPEATED) -> list[list[int]]:
-    """The places of what one producer sends to one partition, where it sends often, and of the
-    reads of one partition, where they are many."""
+    """Returns the places of the many steps of one producer to one partition, and of one partition's
+    reads."""
     families: dict[tuple[Argument, ...], list[int]] = {}
     for place, step in enumerate(schedule.steps):
         if step.kind in kinds:
@@ -301,8 +325,7 @@ def _many(schedule: Schedule, kinds: Sequence[str] = _REPEATED) -> list[list[int
 
 
 def _as_loads(schedule: Schedule, kinds: Sequence[str] = _REPEATED) -> Schedule:
-    """With a load for all that one producer sends to one partition, where it sends often, and for
-    all reads of one partition, where they are many."""
+    """Returns the schedule with one load for each family of `_many`."""
     found = schedule
     for places in _many(schedule, kinds):
         found = _as_load(found, [schedule.steps[place] for place in places])
@@ -310,7 +333,7 @@ def _as_loads(schedule: Schedule, kinds: Sequence[str] = _REPEATED) -> Schedule:
 
 
 def _as_load(schedule: Schedule, steps: Sequence[Step]) -> Schedule:
-    """With one load in the place of these steps of one producer, or reads of one partition."""
+    """Returns the schedule with one load in place of these steps of one producer, or reads."""
     first = steps[0]
     reading = first.kind == "read"
     all_of_them = len(steps) if reading else sum(int(step.arguments[2]) for step in steps)
@@ -325,7 +348,7 @@ def _as_load(schedule: Schedule, steps: Sequence[Step]) -> Schedule:
 
 
 def _joined(schedule: Schedule) -> Iterator[Schedule]:
-    """What a producer sends in several steps, sent in one: all of it, then each with the next."""
+    """Yields schedules that join a producer's steps: all into one, then each with the next."""
     bursts: dict[tuple[Argument, ...], list[int]] = {}
     for place, step in enumerate(schedule.steps):
         if step.kind in _SLOTTED:
@@ -365,7 +388,8 @@ def _simpler_options(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _with_options(schedule: Schedule, name: str, value: object) -> Iterator[Schedule]:
-    """With that option, and what hangs on it; nothing when that is no legal run."""
+    """Yields the schedule with that option and all that depends on it; nothing if no run may have
+    it."""
     more: dict[str, Any] = {name: value}
     if name == "brokers":
         replication = min(schedule.options.replication, schedule.options.brokers, int(str(value)))
@@ -379,7 +403,7 @@ def _with_options(schedule: Schedule, name: str, value: object) -> Iterator[Sche
 
 
 def _simpler_step(step: Step) -> Iterator[Step]:
-    """Fewer records, a shorter fault, a rounder instant."""
+    """Yields variants of a step: fewer records, a shorter fault, a rounder instant."""
     if step.kind in _SLOTTED:
         slot, partition, count, *more = step.arguments
         for fewer in (1, int(count) // 2):

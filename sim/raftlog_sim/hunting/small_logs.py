@@ -1,9 +1,9 @@
 """Random small histories of one log, and an independent judge for them.
 
 `generate` runs a real log (one list) with random windows around each operation's instant, then
-breaks the record of it in up to three places. `by_search` judges the result with the general search
-over the append-only model: no offsets-as-order argument, no holes, no batches moved; only the
-definition. The tests of `raftlog.verify` and the hunts of its mutants draw from here.
+breaks the record of it in up to three places. `by_search` judges the result by the definition
+alone: the general search over the append-only model. It does not argue from offsets, holes or moved
+batches. The tests of `raftlog.verify` and the hunts of its mutants draw from here.
 """
 
 from random import Random  # noqa: TID251  (seeded by name, outside every simulated world)
@@ -24,7 +24,7 @@ KEY: Final = "t/0"
 @final
 @attrs.frozen(kw_only=True)
 class Shape:
-    """What kind of small history."""
+    """The shape of a small history."""
 
     operations: int = 9
     span: int = 12
@@ -35,9 +35,9 @@ class Shape:
     mode: str = LINEARIZABLE
     mutations: int = 3
     unheard: float = 0.35
-    """How many sends get no answer."""
+    """The share of sends that get no answer."""
     empties: bool = False
-    """Whether it is mostly lengths that are read, also such as no log has had."""
+    """Whether most reads are of lengths, among them lengths that no log has had."""
 
 
 SHAPES: Final = {
@@ -63,7 +63,7 @@ class _Log:
 
 
 def generate(rng: Random, shape: Shape) -> tuple[dict[str, Any], list[Interval]]:
-    """Options for the header, and the operations."""
+    """Returns options for the header, and the operations."""
     first_end = rng.randint(1, 3) if shape.preloaded else 0
     log = _Log(tail=first_end, held=[(at, f"#old{at}") for at in range(first_end)])
     count = rng.randint(2, shape.operations)
@@ -188,7 +188,7 @@ def by_search(options: dict[str, Any], operations: list[Interval]) -> bool:
 
 
 def _old_values_agree(operations: list[Interval], sent: list[Any], first_end: int) -> bool:
-    """Of the values from before the history, each has one place and each place has one value."""
+    """Whether each old value, from before the history, has one place and each place one value."""
     at: dict[int, Any] = {}
     where: dict[Any, int] = {}
     for op in operations:
@@ -204,7 +204,7 @@ def _old_values_agree(operations: list[Interval], sent: list[Any], first_end: in
 
 
 def _places(operations: list[Interval]) -> dict[Any, int]:
-    """Value -> the offset it was read at, first come first served."""
+    """Returns, by value, the first offset at which it was read."""
     found: dict[Any, int] = {}
     for op in operations:
         for offset, value in op.reads().get(KEY, ()):

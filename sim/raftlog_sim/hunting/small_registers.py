@@ -1,4 +1,5 @@
-"""Random small histories of registers, and an independent judge for them: every order is tried.
+"""Random small histories of registers, and an independent judge that tries every order of their
+calls.
 
 The general search of `raftlog.verify` must agree. Its tests and the hunts of its mutants draw from
 here.
@@ -18,22 +19,22 @@ KEYS: Final = ("r/0", "r/1")
 
 
 def write(start: int, end: int, value: Any) -> Call:
-    """A write, which has no answer to be wrong."""
+    """Returns a write, which has no answer that could be wrong."""
     return Call(start, end, ("write", value), None)
 
 
 def read(start: int, end: int, value: Any) -> Call:
-    """A read that answered."""
+    """Returns a read that answered."""
     return Call(start, end, ("read",), value)
 
 
 def cas(start: int, end: int, old: Any, new: Any, matched: bool = True) -> Call:
-    """A compare-and-set."""
+    """Returns a compare-and-set."""
     return Call(start, end, ("cas", old, new), matched)
 
 
 def random_calls(rng: Random) -> list[Call]:
-    """Up to five calls of one register, close together; some never return."""
+    """Returns up to five calls of one register, close together; some never return."""
     calls = []
     for _ in range(rng.randint(1, 5)):
         start = rng.randint(0, 8)
@@ -75,8 +76,10 @@ def by_every_order(model: Model, calls: Sequence[Call]) -> bool:
 
 
 def generate_registers(rng: Random) -> tuple[list[Interval], bool]:
-    """A history of one or two registers, and whether it is linearizable, by definition. Some of
-    its compares are known to have failed."""
+    """Returns a history of one or two registers, and whether it is linearizable, by definition.
+
+    Some of its compares are known to have failed.
+    """
     operations: list[Interval] = []
     right = True
     for key in KEYS[: rng.randint(1, len(KEYS))]:
@@ -87,14 +90,14 @@ def generate_registers(rng: Random) -> tuple[list[Interval], bool]:
 
 
 def _told_apart(rng: Random, call: Call) -> Call:
-    """The call; of the compares that returned, some did not match."""
+    """Returns the call; some compares that returned did not match."""
     if call.asked[0] == "cas" and call.end_ns < OPEN and rng.random() < 0.3:
         return attrs.evolve(call, answer=False)
     return call
 
 
 def _interval(number: int, key: str, call: Call) -> Interval:
-    """The call as a line of a history tells it."""
+    """Returns the call as a line of a history."""
     f, *asked = call.asked
     kind = "info" if call.end_ns >= OPEN else "ok"
     value = call.answer if f == "read" or call.answer is False else None

@@ -1,11 +1,11 @@
 """Seeds on Spark: the same rows as the local sweep, from as many machines as the master has.
 
-Seeds travel in tasks, tasks in waves: starting a Python task costs some 25 ms, so a task gets about
-a second of seeds, measured on the wave before; a wave is a few tasks for each core, so that nobody
-waits long for the last one. Rows come back in the order of their seeds, wave by wave. A worker ends
-with its task, so a seed that leaks harms nobody.
+Tasks carry the seeds, and waves carry the tasks. Starting a Python task costs some 25 ms, so a task
+gets about a second of seeds, measured on the wave before. A wave is a few tasks for each core, so
+that the wait for its last one is short. Rows come back in the order of their seeds, wave by wave. A
+worker ends with its task, so a leak in a seed ends there too.
 
-Workers import raftlog_sim: on a cluster it has to be installed on every machine, for the same
+Workers import raftlog_sim: on a cluster it must be installed on every machine, for the same
 Python. This is the only file of the simulator that imports pyspark.
 """
 
@@ -33,17 +33,17 @@ SEEDS_A_TASK_MAX: Final = 1_000
 @final
 @attrs.define(eq=False)
 class Costs:
-    """What the fan-out cost, beside the seeds themselves."""
+    """The cost of the fan-out, beside the seeds themselves."""
 
     cores: int = 0
     seeds: int = 0
     tasks: int = 0
     busy_seconds: float = 0.0
-    """In which workers played seeds, summed over workers."""
+    """Seconds in which workers played seeds, summed over workers."""
     wall_seconds: float = 0.0
 
     def text(self) -> str:
-        """One line for people."""
+        """Returns one line for people."""
         over = max(0.0, self.wall_seconds * self.cores - self.busy_seconds)
         each = 1000 * over / max(1, self.seeds)
         return (
@@ -54,7 +54,7 @@ class Costs:
 
 
 class _Played(NamedTuple):
-    """What a task brings back."""
+    """The result of a task."""
 
     rows: list[Any]
     seconds: float
@@ -68,8 +68,11 @@ def rows(
     passed: Callable[[], bool],
     costs: Costs,
 ) -> Iterator[Row]:
-    """`play(*call)` of every call, in order; stops between waves when `passed()`. `prepare` is
-    called once in each worker. Both are found by their names there."""
+    """Yields the result of `play(*call)` for every call, in order.
+
+    It stops between waves when `passed()`. `prepare` is called once in each worker. The workers
+    import both by their names.
+    """
     context, mine = _context(master)
     try:
         costs.cores = context.defaultParallelism
@@ -95,7 +98,7 @@ def rows(
 def _work(
     play: Callable[..., Any], prepare: Callable[[], None], tasks: Iterator[Sequence[Call]]
 ) -> Iterator[_Played]:
-    """In a worker."""
+    """Play the calls of a task, in a worker."""
     prepare()
     for calls in tasks:
         began = time.perf_counter()
@@ -110,13 +113,13 @@ def _count(costs: Costs, wave: Sequence[Call], found: Sequence[_Played]) -> None
 
 
 def _next_size(costs: Costs) -> int:
-    """Seeds of a task that take about TASK_SECONDS."""
+    """Returns how many seeds take a task about TASK_SECONDS."""
     each = costs.busy_seconds / max(1, costs.seeds)
     return max(1, min(SEEDS_A_TASK_MAX, int(TASK_SECONDS / max(each, 1e-6))))
 
 
 def _context(master: str) -> tuple[Any, bool]:
-    """The running context, or one of our own."""
+    """Returns the running context, or one of our own, and whether it is our own."""
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - the local sweep needs no Spark
 
     running = SparkContext._active_spark_context

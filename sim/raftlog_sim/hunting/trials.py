@@ -1,9 +1,9 @@
 """Candidates of a shrink: whole runs, and which of them still fail as the original did.
 
-They are tried in order, and the first that fails is taken, whoever plays them: this process, or a
-few helpers at a time, who play ahead of the answer. So one shrink with more helpers takes the same
-steps, only faster; what was played ahead in vain is given up as soon as that is known. A helper
-that is stuck in a turn hears of nothing: nobody waits for it when time is out, and it is ended.
+They are tried in order, and the first that fails is taken. This process plays them, or a few
+helpers, which play ahead of the answer. So one shrink with more helpers takes the same steps, only
+faster. A helper gives up a candidate that is no longer needed. One that is stuck in a turn does not
+hear of that: when time is out the shrink does not wait for it, and it is ended.
 """
 
 import os
@@ -32,24 +32,22 @@ if TYPE_CHECKING:
 _Numbered = Iterator[tuple[int, Schedule]]
 
 AHEAD: Final = 2
-"""Candidates for each helper that are played, or wait for it."""
+"""How many candidates are played, or wait, for each helper."""
 _END: Final = -1
 """The number of the question after the last one."""
 _GRACE_SECONDS: Final = 2.0
-"""How long a helper may go on after the last question."""
+"""How many seconds a helper may go on after the last question."""
 
 
 class _GivenUpError(BaseException):
-    """A candidate runs much longer than what it should be a part of, or nobody wants to know any
-    more."""
+    """A candidate runs much longer than the original, or is no longer needed."""
 
 
 @final
 @attrs.frozen
 class Original:
-    """What a candidate must be like: it fails with this signature, within so many events and, if
-    that is known, until so long in world time. `liveness_seconds` are what it has to come to
-    rest."""
+    """The failure that a candidate must repeat: this signature, within so many events and, if
+    `until_ns` is known, until that world time. It gets `liveness_seconds` to come to rest."""
 
     signature: str
     events_max: int
@@ -90,32 +88,34 @@ ALONE: Final = Helpers()
 @final
 @attrs.define(eq=False)
 class Trials:
-    """See the module."""
+    """Tries the candidates of one shrink."""
 
     original: Original
     effort: Effort
     _pool: "_Pool | None" = None
     _passed: set[Schedule] = attrs.Factory(set)
-    """Candidates that do not fail so: later passes come to many of them again."""
+    """Candidates that do not fail so. Later passes come to many of them again."""
 
     def fails(self, candidate: Schedule) -> bool:
         """Whether it fails as the original did; False when time is out."""
         return self.first([candidate]) is not None
 
     def confirms(self, found: Schedule) -> bool:
-        """Whether what was found by another measure fails as the original did: one run, here, when
-        time is out, too."""
+        """Whether a schedule found by another measure fails as the original did.
+
+        It takes one run in this process, even when time is out.
+        """
         self.effort.count()
         return self.original.is_like(found)
 
     def first(self, candidates: Sequence[Schedule]) -> int | None:
-        """See `First`."""
+        """Returns the place of the first candidate that fails; see `First`."""
         new = self._new(candidates)
         if self._pool is None:
             return self._judged((place, one, self._is_like(one)) for place, one in new)
         try:
             return self._judged(self._pool.answers(self.original, new, self.effort))
-        except BrokenProcessPool as error:  # out of memory, say: what was found so far counts
+        except BrokenProcessPool as error:  # out of memory, say: the findings so far count
             self.effort.stopped = f"a helper died: {error}"
             return None
         finally:
@@ -131,7 +131,7 @@ class Trials:
             if fails:
                 return place
             self._passed.add(candidate)
-            if not self.effort.may_go_on():  # others are being played: nobody waits for them
+            if not self.effort.may_go_on():  # helpers play others; do not wait for them
                 break
         return None
 
@@ -145,7 +145,7 @@ class Trials:
 
 @contextmanager
 def trials(helpers: Helpers) -> Iterator[Callable[[Original, Effort], Trials]]:
-    """Makes `Trials` that share these helpers, which end with the block."""
+    """Returns a maker of `Trials` that share these helpers; the helpers end with the block."""
     if helpers.count == 1:
         yield Trials
         return
@@ -164,8 +164,8 @@ def trials(helpers: Helpers) -> Iterator[Callable[[Original, Effort], Trials]]:
 @final
 @attrs.define(eq=False)
 class _Pool:
-    """Who plays ahead. `wanted` is the number of the question that is asked now: helpers give up
-    what they play for an earlier one."""
+    """The helpers that play ahead. `wanted` is the number of the present question. Helpers give up
+    candidates of an earlier one."""
 
     executor: ProcessPoolExecutor
     wanted: "Synchronized[int]"
@@ -175,8 +175,10 @@ class _Pool:
     def answers(
         self, original: Original, candidates: _Numbered, effort: Effort
     ) -> Iterator[tuple[int, Schedule, bool]]:
-        """Which candidates fail so, in their order, until time is out; `give_up` when no more are
-        wanted."""
+        """Yields whether each candidate fails so, in order, until time is out.
+
+        Call `give_up` when no more are wanted.
+        """
         waiting = self._waiting
         while True:
             while len(waiting) < self.ahead and (each := next(candidates, None)) is not None:
@@ -192,14 +194,15 @@ class _Pool:
             yield place, candidate, future.result()
 
     def give_up(self) -> None:
-        """Nobody waits any more for what is being played."""
+        """Tell the helpers that no answer is wanted any more."""
         self.wanted.value += 1
         for _, _, future in self._waiting:
             future.cancel()
         self._waiting.clear()
 
     def end(self) -> None:
-        """Nobody will ask again; `_end_when_nobody_asks` ends who does not hear of it."""
+        """Tell the helpers that no question will follow; `_end_when_nobody_asks` ends one that is
+        stuck."""
         self.give_up()
         self.wanted.value = _END
 
@@ -211,7 +214,7 @@ def _done_soon(future: Future[bool]) -> bool:
 
 
 _wanted: "list[Synchronized[int]]" = []
-"""In a helper: see `_Pool.wanted`."""
+"""In a helper: holds `_Pool.wanted`."""
 
 
 def _prepare(wanted: "Synchronized[int]", prepare: Callable[[], None]) -> None:

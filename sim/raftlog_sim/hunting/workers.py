@@ -1,11 +1,11 @@
-"""Processes that play calls, one at a time each, so that it is known whom a dead one had.
+"""Worker processes that play one call at a time, so that it is known which call a dead one had.
 
     calls -> [worker, pipe] x jobs -> answers, in the order of the calls
 
 A worker that dies (killed, out of memory, a crash of the interpreter) costs the call that it had,
-and is replaced; after a few deaths no more calls are handed out. A worker is also replaced after
-some calls, so that one that leaks harms nobody. Workers end with whoever made them: they hear
-SIGTERM, do not hear Ctrl-C, which is the parent's, and watch for the parent's death.
+and is replaced. After a few deaths no more calls are handed out. A worker is also replaced after
+some calls, which bounds a leak. Workers end with the process that made them: they obey SIGTERM,
+leave Ctrl-C to the parent, and watch for the parent's death.
 """
 
 import os
@@ -28,12 +28,13 @@ from raftlog.base.errors import OperatingError
 
 CALLS_A_WORKER: Final = 200
 AHEAD: Final = 4
-"""Calls a job may be ahead of the oldest that is not answered: answers wait for their turn."""
+"""How many calls a job may be ahead of the oldest unanswered call, since answers wait for their
+turn."""
 DEATHS_MAX: Final = 5
 GRACE_SECONDS: Final = 120.0
-"""How long what is being played may go on after nothing more is handed out."""
+"""How many seconds running calls may go on after no more are handed out."""
 LOOK_SECONDS: Final = 0.5
-"""How often who waits for a worker looks whether it should go on waiting."""
+"""How often a wait for a worker checks whether it should go on, in seconds."""
 _END_SECONDS: Final = 3.0
 
 Call = tuple[Any, ...]
@@ -41,7 +42,7 @@ Call = tuple[Any, ...]
 
 @final
 class Lost(NamedTuple):
-    """A call without an answer: `<class>: <why>`."""
+    """A call without an answer; the text is `<class>: <why>`."""
 
     why: str
 
@@ -61,9 +62,10 @@ class _Worker:
 @final
 @attrs.define(eq=False)
 class SeedWorkers:
-    """See the module. `play` and `prepare` are found by their names in the workers; `prepare` runs
-    once in each. `may_go_on` is asked before a call is handed out. `home_of` a call is the folder
-    from which its worker imports before any other; empty, it imports what this process does."""
+    """Plays calls in workers. The workers import `play` and `prepare` by their names; `prepare`
+    runs once in each. `may_go_on` is asked before a call is handed out. `home_of` a call is the
+    folder from which its worker imports before any other. When it is empty, the worker imports what
+    this process does."""
 
     jobs: int
     play: Callable[..., Any]
@@ -84,7 +86,7 @@ class SeedWorkers:
         return self.deaths >= DEATHS_MAX
 
     def answers(self, calls: Iterable[Call]) -> Generator[tuple[Call, Any], None, None]:
-        """Each call that was handed out with its answer, or with a `Lost`."""
+        """Yields each handed-out call with its answer, or with a `Lost`."""
         waiting, given = iter(calls), dict[int, Call]()
         try:
             while self._stopped_at is None or given:
@@ -193,7 +195,7 @@ class SeedWorkers:
 
 @contextmanager
 def importing_from(home: str) -> Iterator[None]:
-    """A process that is started meanwhile is handed this process's path with `home` before it."""
+    """Give processes that start in this block this process's path with `home` before it."""
     before = sys.path.copy()
     sys.path[:0] = [home] if home else []
     try:
@@ -203,7 +205,7 @@ def importing_from(home: str) -> Iterator[None]:
 
 
 def _let_go(worker: _Worker) -> None:
-    """An idle one ends when its pipe does."""
+    """Let an idle worker end, by closing its pipe."""
     worker.pipe.close()
     if worker.number is not None:
         worker.process.terminate()
@@ -229,7 +231,7 @@ def _end_of(process: SpawnProcess) -> str:
 def _serve(
     pipe: "Connection[Any, Any]", play: Callable[..., Any], prepare: Callable[[], None]
 ) -> None:
-    """The life of a worker."""
+    """Play calls until the pipe ends: the life of a worker."""
     begin_as_worker()
     prepared = False
     while True:
@@ -252,13 +254,13 @@ def _serve(
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:
-    """As an exception, so that a process that this one waits for is ended, too."""
+    """Raise SIGTERM as an exception, so that a process for which this one waits is ended too."""
     del frame
     raise SystemExit(128 + number)
 
 
 def begin_as_worker() -> None:
-    """A helper whose own helpers end with it when it is told to end."""
+    """Set up a worker whose own helpers end with it when it is told to end."""
     begin_as_helper()
     signal.signal(signal.SIGTERM, _terminated)
 
