@@ -1,7 +1,6 @@
-"""A case: a run as explicit data, whatever its subject, that can be played, kept in a file and cut.
+"""A case: a run of any subject as explicit data, which can be played, kept in a file and cut.
 
 A file holds a schedule of our own brokers (JSON), a plan of guests (text), or is a run folder with
-one of them. A case may say which planted bug it needs.
 """
 
 import json
@@ -29,7 +28,7 @@ BROKERS: Final = "brokers"
 PYSYNCOBJ: Final = GUEST_SUBJECT
 SUBJECTS: Final = (BROKERS, PYSYNCOBJ)
 PROFILES_OF: Final = {BROKERS: PROFILES, PYSYNCOBJ: GUEST_PROFILES}
-"""Which faults the seeds of a subject may draw; the first is the default."""
+"""Subject -> the profiles whose faults its seeds may draw; the first is the default."""
 SCHEDULE_FILE: Final = "schedule.json"
 PLAN_FILE: Final = "plan.txt"
 FILE_CHARS_MAX: Final = 64 << 20
@@ -37,7 +36,7 @@ _WRITTEN: Final = "give a file that run, sweep or shrink wrote"
 
 
 class Case(Protocol):
-    """See the module."""
+    """A run as explicit data."""
 
     @property
     def subject(self) -> str: ...
@@ -50,19 +49,19 @@ class Case(Protocol):
 
     @property
     def size(self) -> int:
-        """How many steps: faults and operations of clients."""
+        """Returns how many steps the case has: faults and operations of clients."""
         ...
 
     def text(self) -> str:
-        """The file."""
+        """Returns the content of the file."""
         ...
 
     def play(self, *, trace: bool = False) -> Outcome:
-        """Run it; the same case gives the same outcome."""
+        """Run the case; the same case gives the same outcome."""
         ...
 
     def describe(self) -> str:
-        """Options, on one line."""
+        """Returns the options, on one line."""
         ...
 
 
@@ -99,7 +98,7 @@ class BrokerCase:
 
 
 def outcome_of(result: Result, watcher: RunTrace) -> Outcome:
-    """An `Outcome` from a run of brokers."""
+    """Returns an `Outcome` for a run of brokers."""
     verdict: dict[str, Any] = {
         "version": 1,
         "verdict": "invalid" if result.failure else "unknown",
@@ -164,11 +163,11 @@ class GuestCase:
 
 
 class LibraryMissingError(OperatingError):
-    """What is to be simulated is not installed: no fault of the case."""
+    """The library that is to be simulated is not installed, which is no fault of the case."""
 
 
 def guest_tools() -> Any:
-    """The modules that need the library; it is an extra. Raises `LibraryMissingError`."""
+    """Import the modules that need the library, an extra. Raises `LibraryMissingError`."""
     try:
         from raftlog_sim.subjects import guests  # noqa: PLC0415  (an extra)
     except ImportError as error:
@@ -181,7 +180,7 @@ def guest_tools() -> Any:
 
 
 def why_no_guests() -> str:
-    """Why guests cannot be played here, and what to do; empty when they can."""
+    """Returns why guests cannot be played here, and what to do; "" when they can."""
     try:
         guest_tools()
     except LibraryMissingError as error:
@@ -190,7 +189,7 @@ def why_no_guests() -> str:
 
 
 def case_from_text(text: str) -> Case:
-    """Read a file of either kind. OperatingError when it is neither."""
+    """Read a file of either kind. Raises `OperatingError` when it is neither."""
     if text.lstrip().startswith("{"):
         return BrokerCase(schedule=schedule_from_text(text))
     if not is_guest_plan(text):
@@ -201,8 +200,10 @@ def case_from_text(text: str) -> Case:
 
 
 def load(path: Path) -> tuple[Case, str]:
-    """The case in a file or run folder, and the mutant that it needs (empty: none). An
-    OperatingError is `on` the path, and on the place in the file where there is one."""
+    """Load the case in a file or run folder, and the number of the mutant that it needs, or "".
+
+    An `OperatingError` is `on` the path, and on the place in the file where there is one.
+    """
     manifest = (path if path.is_dir() else path.parent) / "run.json"
     mutant = _mutant_of(manifest) if manifest.exists() else ""
     file = file_of(path)
@@ -214,7 +215,7 @@ def load(path: Path) -> tuple[Case, str]:
 
 
 def file_of(path: Path) -> Path:
-    """The file of a case: itself, or the one in a run folder."""
+    """Returns the file of a case: the path itself, or the file in a run folder."""
     if not path.is_dir():
         return path
     for name in (SCHEDULE_FILE, PLAN_FILE):
@@ -226,8 +227,10 @@ def file_of(path: Path) -> Path:
 
 
 def within(path: Path, error: OperatingError) -> OperatingError:
-    """The error of a part of a file, on the file and that part. That a library is missing is no
-    error of the file."""
+    """Returns the error of a part of a file, on the file and that part.
+
+    A missing library is no error of the file.
+    """
     if isinstance(error, LibraryMissingError):
         return error
     place = f"{path}, {error.on}" if error.on not in ("", "schedule") else str(path)
@@ -235,9 +238,9 @@ def within(path: Path, error: OperatingError) -> OperatingError:
 
 
 def read_text(path: Path) -> str:
-    """The text of a regular file. OperatingError when there is none, or too much."""
+    """Read a regular file. Raises `OperatingError` when there is none, or it is too large."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a FIFO would wait for a writer, a device go on
+        if not stat.S_ISREG(path.stat().st_mode):  # a FIFO waits for a writer, a device never ends
             raise OperatingError("is no regular file", on=str(path), do=_WRITTEN)
         with path.open(encoding="utf-8") as stream:
             text = stream.read(FILE_CHARS_MAX + 1)

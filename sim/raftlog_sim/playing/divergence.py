@@ -1,7 +1,7 @@
-"""Where two runs that should be one part: a line a turn, compared.
+"""Finds where two runs part that should be one: compares them turn by turn.
 
-A line holds the instant, the node, what the turn was given and what it gave back. Addresses of
-objects are left out; what else differs between two processes is a defect of ours.
+A line holds the instant, the node, the turn's input and its effects. It leaves out addresses of
+objects; any other difference between two processes is a defect of ours.
 """
 
 import re
@@ -19,7 +19,7 @@ _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
 
 def turn_lines(case: Case) -> list[str]:
-    """One line a turn of a run of brokers; of guests, their trace."""
+    """Returns one line for each turn of a run of brokers; for guests, their trace."""
     if not isinstance(case, BrokerCase):
         return list(case.play().trace)
     lines: list[str] = []
@@ -34,8 +34,10 @@ def turn_lines(case: Case) -> list[str]:
 
 
 def first_divergence(one: Sequence[str], other: Sequence[str]) -> str:
-    """The first turn that differs, with what both did and a little of what went before. When all
-    lines are equal the difference lies in what they leave out."""
+    """Returns the first turn that differs, with both lines and a little of what went before.
+
+    When all lines are equal, the difference lies in what they leave out.
+    """
     for place, (left, right) in enumerate(zip_longest(one, other, fillvalue="(no such turn)")):
         if left != right:
             before = one[max(0, place - CONTEXT) : place]

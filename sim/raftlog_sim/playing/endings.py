@@ -1,8 +1,8 @@
-"""After the end: what was damaged must lead and be read, in some seeds everybody, and all must boot
-once more and be what it was before.
+"""The last phases of a run: damaged nodes lead and are read, and all boot once more.
 
-Three kinds of reboot, in turn: everybody is asked to stop; power fails and keeps nothing that was
-not synced; and power fails so, and all index files are gone too.
+A damaged node must lead and serve reads, in some seeds every node. After a reboot all must be as
+before. There are three kinds of reboot, in turn: all brokers are asked to stop; power fails and
+keeps nothing unsynced; power fails so, and all index files are gone too.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -28,30 +28,36 @@ if TYPE_CHECKING:
 
 REBOOTS: Final = ("stopped", "power", "power-without-indexes")
 _ALL_LEAD_IN: Final = 3
-"""In one of so many seeds everybody leads in the end, and is read from."""
+"""In one of this many seeds every node leads in the end, and serves reads."""
 PATIENCE_NS: Final = millis(3_000)
 """How long a broker may take to stop, or to get the leadership that it is handed, and a report to
-arrive."""
+arrive, in nanoseconds."""
 
 
 def read_last(world: "World", damaged: Collection[NodeId]) -> list[NodeId]:
-    """Who leads in the end, one after another, and is read from: what nobody has read may still be
-    rotten there. Whoever was damaged; in some seeds everybody."""
+    """Returns the nodes that lead in the end, one after another, and serve reads.
+
+    They are the damaged nodes, in some seeds all: bytes that no client has read may still be
+    rotten.
+    """
     all_lead = world.stream("final/all-lead").chance(1, _ALL_LEAD_IN)
     return sorted(world.nodes if all_lead else damaged)
 
 
 def patience(world: "World") -> Callable[[], bool]:
-    """Whether so much time has passed since now that nobody waits longer."""
+    """Returns a function that says whether PATIENCE_NS has passed since now."""
     end = world.now + PATIENCE_NS
     world.at(end, nothing)
     return lambda: world.now >= end
 
 
 def scrubbed(world: "World", interval_ms: int, limit_ns: int) -> Iterator[Goal]:
-    """An interval of the scrubber passes, and what it found is repaired: no closed segment is
-    rotten after that. A disk that has just failed is asked again, for which a pass more is given;
-    repairs take elections."""
+    """Let an interval of the scrubber pass and its findings be repaired; no closed segment is
+    rotten then.
+
+    The scrubber asks a disk that has just failed again, which takes one pass more. Repairs may need
+    elections.
+    """
     if not interval_ms:
         return
     until = Instant(world.now + 2 * millis(interval_ms) + PATIENCE_NS)
@@ -61,16 +67,18 @@ def scrubbed(world: "World", interval_ms: int, limit_ns: int) -> Iterator[Goal]:
 
 
 def nothing() -> None:
-    """Given to the world, so that it gets to an instant though nothing else may happen by then."""
+    """Do nothing: an action that makes the world reach an instant without other events."""
 
 
 @final
 @attrs.define(eq=False)
 class Rest:
-    """Asked again and again: whether all have converged, and what is on its way has arrived, or had
-    its time to: what leaders report (wide seed 9300080), and answers, of which a broker may still
-    owe one whose client has just given up (wide seed 49). `owed` is None where clients wait for
-    something to the very end."""
+    """Says, at each call, whether the cluster has come to rest.
+
+    All nodes have converged. The reports of leaders (wide seed 9300080) and the owed answers have
+    arrived, or had their time to. A broker may still owe an answer whose client has just given up
+    (wide seed 49). `owed` is None where clients wait for something to the very end.
+    """
 
     world: "World"
     owed: "Callable[[Node], str] | None"
@@ -86,19 +94,22 @@ class Rest:
 
 
 class Standing(NamedTuple):
-    """What of a replica outlives a reboot, where nobody writes: Raft's own entries may follow, and
-    retention may go on."""
+    """The state of a replica that outlives a reboot while no client writes.
+
+    Raft's own entries may follow, and retention may go on.
+    """
 
     next_offset: int
     log_start: int
     members: tuple[Any, ...]
     producers: tuple[Any, ...]
     goes_on: bool = False
-    """Whoever leads it writes by itself: sessions of groups end while nobody is there."""
+    """Whether its leader writes by itself: sessions of groups end while no member is there."""
 
 
 def standings(world: "World") -> dict[tuple[NodeId, GroupId], Standing]:
-    """Of all that runs; of the metadata only who is in it, for its log goes on."""
+    """Returns the state of every running replica; for the metadata only the members, since its log
+    grows."""
     found = {}
     for node in world.running():
         for group, replica in node.broker.context.replicas.items():
@@ -119,7 +130,7 @@ def standings(world: "World") -> dict[tuple[NodeId, GroupId], Standing]:
 def lost_by_reboot(
     before: dict[tuple[NodeId, GroupId], Standing], after: dict[tuple[NodeId, GroupId], Standing]
 ) -> str:
-    """What is not as it was; empty when all is."""
+    """Returns the first replica whose state the reboot changed; "" when there is none."""
     for key in sorted({*before, *after}):
         old, new = before.get(key), after.get(key)
         if old is None or new is None or new.log_start < old.log_start:
@@ -132,7 +143,7 @@ def lost_by_reboot(
 
 
 def begin_reboot(nemesis: "SimNemesis", kind: str) -> None:
-    """Everybody goes, or begins to."""
+    """Stop or crash every node."""
     for number in sorted(nemesis.world.nodes):
         node = nemesis.world.nodes[number]
         if kind == "stopped":
@@ -149,7 +160,7 @@ def begin_reboot(nemesis: "SimNemesis", kind: str) -> None:
 
 
 def end_reboot(nemesis: "SimNemesis") -> None:
-    """Everybody is back; who has not finished leaving is killed first."""
+    """Start every node; one that has not finished stopping is killed first."""
     for number in sorted(nemesis.world.nodes):
         node = nemesis.world.nodes[number]
         if node.up:

@@ -1,16 +1,16 @@
-"""What a phase of a run waits for."""
+"""The goal of a phase: the condition for which a run waits."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 
 class Goal(NamedTuple):
-    """What a phase waits for, for how long at the most."""
+    """A condition for which a phase waits, and the longest wait."""
 
     reached: Callable[[], bool]
     limit_ns: int
     what: str
     look_ms: int = 0
-    """It costs much to look: no more often than this."""
+    """The least time between two checks of the condition, since they are costly."""
     why_not: Callable[[], str] | None = None
-    """Says what is in its way."""
+    """Returns what keeps the condition from holding."""

@@ -1,6 +1,7 @@
-"""What groups must come to when the cluster is whole again: every group that has members settles,
-within a rebalance and a session (I-G3); nothing was skipped; who asks for offsets is told what was
-committed; and all who leave get their answers.
+"""The goals of groups when the cluster is whole again.
+
+Every group with members settles within a rebalance and a session (I-G3). No record was skipped. A
+request for offsets returns the committed ones. All members that leave get their answers.
 """
 
 from collections.abc import Iterator
@@ -15,11 +16,12 @@ from raftlog_sim.workloads.members import Members, patience_ns
 from raftlog_sim.workloads.workload import SimWorkload
 
 _SWEPT_NS: Final = millis(2 * GROUP_WRITE_PAUSE_MS)
-"""A coordinator that has just begun looks for them, and tries again what it could not write."""
+"""The longest time that a new coordinator needs to find offsets of gone topics and to write again
+what it could not write."""
 
 
 def settle(members: Members, workload: SimWorkload, limit_ns: int) -> Iterator[Goal]:
-    """All of it, when there were members."""
+    """Yields the goals, if there were members."""
     if not members.groups:
         return
 
@@ -43,6 +45,6 @@ def settle(members: Members, workload: SimWorkload, limit_ns: int) -> Iterator[G
 
 
 def audit(members: Members, limit_ns: int) -> Iterator[Goal]:
-    """Somebody asks for every offset of every group."""
+    """Yields the goal that a client asks for every offset of every group."""
     members.audit()
     yield Goal(members.audited, limit_ns, "all offsets told")

@@ -1,12 +1,13 @@
-"""One record more for every partition, when all faults are over: who has elected and converged must
-also commit.
+"""Writes one more record to every partition when all faults are over: the cluster must commit it.
 
-Asked of a healed core, of the healed cluster, and of it after each last reboot: of every partition
-of the workload's topic that the nodes in question can commit in, which all nodes together always
-can. Each record is sent with acks=all
-by the product's client, again and again until one is acknowledged; it stands in the history with a
-value of its own, each attempt as a process of its own. What may pass is tried again until the phase
-is over; what the client calls final ends the run at once.
+The records are due in a healed core, in the healed cluster, and after each last reboot. They go to
+every partition of the workload's topic in which the nodes in question can commit. All nodes
+together always can.
+
+The product's client sends each record with acks=all, again and again until one is acknowledged. The
+record stands in the history with a value of its own, and each attempt is a process of its own. A
+refusal that may pass is retried until the phase is over. One that the client calls final ends the
+run at once.
 """
 
 from collections.abc import Collection
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 LAST_WRITER: Final = 2_500_000
 """The number of the first attempt's process."""
 AGAIN_NS: Final = millis(50)
-"""From a refusal to the next attempt."""
+"""The time from a refusal to the next attempt, in nanoseconds."""
 GROUPS: Final = "groups"
 RECORDS: Final = "records"
 NO_MAJORITY: Final = "not asked: no majority"
@@ -42,9 +43,9 @@ TOO_FEW: Final = "not asked: fewer than min.insync.replicas"
 @final
 @attrs.define(eq=False)
 class LastWrites:
-    """See the module. `begin` asks, `done` says when all is well, `end` asks no more. `demanded`
-    counts by phase: groups that had to elect, records that had to be acknowledged, and, by the
-    reason, partitions that no record was asked of."""
+    """Sends the last records. `begin` asks for them, `done` says whether all are there, `end` stops
+    asking. `demanded` counts, by phase: groups that had to elect, records that had to be
+    acknowledged and, by reason, partitions of which no record was asked."""
 
     world: "World"
     workload: SimWorkload
@@ -57,17 +58,17 @@ class LastWrites:
     _phase: str = ""
     _members: tuple[NodeId, ...] = ()
     _round: int = 0
-    """Answers to earlier rounds say nothing about this one."""
+    """The number of the round; answers to earlier rounds say nothing about this one."""
     _client: Caller | None = None
     _able: dict[GroupId, None] = attrs.Factory(dict)
     """The groups counted in this round."""
     _open: dict[int, str] = attrs.Factory(dict)
-    """Partitions that have not acknowledged a record yet, with what was heard last."""
+    """Partitions that have not acknowledged a record yet, with the last refusal."""
     _final: str = ""
-    """What was heard that no attempt will change."""
+    """The refusal that no further attempt can change; "" for none."""
 
     def begin(self, phase: str, members: Collection[NodeId]) -> None:
-        """Ask these nodes for a record in every partition that they can commit in."""
+        """Ask these nodes for a record in every partition in which they can commit."""
         self._round += 1
         self._phase, self._members = phase, tuple(members)
         self.committed.clear()
@@ -81,8 +82,10 @@ class LastWrites:
             self._send(self._round, partition)
 
     def done(self) -> bool:
-        """Whether every partition that could has acknowledged one. StuckError for a refusal that is
-        final."""
+        """Whether every partition that can commit has acknowledged a record.
+
+        Raises `StuckError` for a refusal that is final.
+        """
         if self._final:
             raise StuckError(self._final)
         if self._open:
@@ -94,13 +97,15 @@ class LastWrites:
         self._open.clear()
 
     def refusals(self) -> str:
-        """Who has not acknowledged, and why."""
+        """Returns the partitions that have not acknowledged, with the reasons."""
         return "; ".join(f"partition {each} refused: {why}" for each, why in self._open.items())
 
     def _leave_the_unable(self) -> None:
-        """A core that can commit in a partition may become unable: a move to the frozen that was
-        asked for before may begin. Of a group that none of these nodes knows, for all have just
-        booted, nothing can be said yet."""
+        """Leave out the partitions in which the nodes cannot commit any more.
+
+        A core may become unable: a move to the frozen nodes that was asked for before may begin. A
+        group that none of these nodes knows, since all have just booted, says nothing yet.
+        """
         able = able_groups(self.world, self._members)
         known = known_groups(self.world, self._members)
         for each in sorted(able.keys() - self._able.keys()):
@@ -155,7 +160,7 @@ class LastWrites:
 
 
 def _may_pass(error: RaftlogError) -> bool:
-    """Whether another attempt may fare better."""
+    """Whether another attempt may succeed."""
     if isinstance(error, KafkaError):
         return error.retriable
     return isinstance(error, NotDone | OutcomeUnknown)

@@ -13,20 +13,20 @@ NOT_DRAWN: Final = "not drawn"
 NOT_ENOUGH: Final = "not enough is left"
 NOT_REACHED: Final = "not reached"
 CORES: Final = (RAN, NOT_DRAWN, NOT_ENOUGH, NOT_REACHED)
-"""What may become of the core phase: the seed has none; damage and moves left no majority of every
-group within the core; the run failed before."""
+"""The outcomes of the core phase: it ran; the seed has none; damage and moves left no majority of
+every group within the core; the run failed before."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Result:
-    """What became of a seed. `failure` is empty when all is well: `<class>: <what>` otherwise."""
+    """The result of a seed. `failure` is `<class>: <what>`; it is empty when all is well."""
 
     options: SimOptions
     schedule: Schedule
     failure: str
     phase: str
-    """In which the run ended: set-up, safety, core, liveness, final read, read from each,
+    """The phase in which the run ended: set-up, safety, core, liveness, final read, read from each,
     reboot, over."""
     trace_hash: str
     events: int
@@ -37,8 +37,8 @@ class Result:
     unknown: int
     faults: dict[str, int]
     in_vain: tuple[str, ...]
-    """Steps of faults and members that did nothing, first those that came after the safety
-    phase, of whatever kind."""
+    """Steps of faults and members that did nothing. Steps of any kind that were due after the
+    safety phase come first."""
     near_faults: tuple[tuple[str, str], ...]
     invariants: dict[str, object]
     verdict: Verdict | None
@@ -47,17 +47,17 @@ class Result:
     buggified: dict[str, int]
     """How often each unusual path was taken on purpose."""
     core: str
-    """What became of the core phase: one of `CORES`."""
+    """The outcome of the core phase: one of `CORES`."""
     demanded: dict[str, dict[str, int]]
-    """What had to be committed when faults were over, see `last_writes`; none of these records is
-    in `sent`, `acknowledged` and `unknown`."""
+    """Counts of the records that had to be committed when faults were over (`last_writes`). They
+    are not counted in `sent`, `acknowledged` and `unknown`."""
 
     @property
     def failure_class(self) -> str:
         return self.failure.partition(":")[0]
 
     def document(self) -> dict[str, Any]:
-        """For run.json and `--format json`."""
+        """Returns the result for run.json and `--format json`."""
         return {
             "seed": self.options.seed,
             "failure": self.failure,

@@ -33,24 +33,25 @@ REPORT: Final = "report.html"
 @final
 @attrs.frozen(kw_only=True)
 class Circumstances:
-    """What run.json says beside the outcome."""
+    """The part of run.json that the outcome does not give."""
 
     command: tuple[str, ...]
     began: str
     real_ns: int
     mutant: str = ""
     commit: str = ""
-    """Of a bug base, which outlives many."""
+    """The commit of the checkout; only a bug base, which outlives many commits, sets it."""
     shrink: dict[str, Any] = attrs.Factory(dict)
 
 
 def utc_text() -> str:
-    """Now, to the second, in UTC."""
+    """Returns the present time in UTC, to the second."""
     return time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
 
 
 def new_folder(command: str, seed: int, out: Path | None = None) -> Path:
-    """A folder that is there: `out`, or a new one under `runs`, to which `latest` then points."""
+    """Returns an existing folder: `out`, or a new one under `runs`, to which `latest` then
+    points."""
     check_writable(RUNS if out is None else out)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
@@ -68,8 +69,10 @@ def new_folder(command: str, seed: int, out: Path | None = None) -> Path:
 
 
 def check_writable(folder: Path) -> None:
-    """Raises OperatingError unless files can be written there, or the folder can be made. Makes
-    nothing: to be asked before the work whose result goes there."""
+    """Raise `OperatingError` unless files can be written in the folder, or it can be made.
+
+    It makes nothing, and is called before the work whose result goes there.
+    """
     home = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     try:
         with tempfile.TemporaryFile(dir=home):
@@ -80,7 +83,7 @@ def check_writable(folder: Path) -> None:
 
 
 def write(folder: Path, case: Case, outcome: Outcome, circumstances: Circumstances) -> None:
-    """Everything about a run. Each file is written whole or not at all; where the first one cannot
+    """Write everything about a run, each file whole or not at all.
     be, on a full disk, the folder goes, too."""
     with removed_if_empty(folder):
         put(folder / case.file_name, case.text())
@@ -91,7 +94,8 @@ def write(folder: Path, case: Case, outcome: Outcome, circumstances: Circumstanc
 
 
 def versions() -> dict[str, str]:
-    """What a run may depend on beside its seed: when it does not replay, look here first."""
+    """Returns the versions on which a run may depend beside its seed: look here when it does not
+    replay."""
     found = {name: version(name) for name in LIBRARIES}
     return {
         "raftlog": version("raftlog"),
@@ -104,7 +108,7 @@ def versions() -> dict[str, str]:
 def manifest(
     folder: Path, case: Case, outcome: Outcome, circumstances: Circumstances
 ) -> dict[str, Any]:
-    """The content of run.json."""
+    """Returns the content of run.json."""
     mutant = f" --mutant {circumstances.mutant}" if circumstances.mutant else ""
     document = {
         "version": 1,
@@ -140,7 +144,7 @@ def manifest(
 
 
 def report(folder: Path, outcome: Outcome) -> Path:
-    """The HTML report of a folder, written by the judge of histories."""
+    """Let the judge of histories write the HTML report of a folder."""
     judgement = judge(HistoryReader(io.StringIO(outcome.history)))
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     page = render(
@@ -159,7 +163,7 @@ def report(folder: Path, outcome: Outcome) -> Path:
 
 
 def put(path: Path, text: str) -> None:
-    """Write a file, whole or not at all. OperatingError where that cannot be, on a full disk."""
+    """Write a file, whole or not at all. Raises `OperatingError` when it cannot, on a full disk."""
     aside = path.with_name(f".{path.name}.tmp")
     try:
         aside.write_text(text, encoding="utf-8")
@@ -171,5 +175,5 @@ def put(path: Path, text: str) -> None:
 
 
 def put_json(path: Path, document: dict[str, Any]) -> None:
-    """As `put`."""
+    """Write a document as JSON, as `put` does."""
     put(path, json.dumps(document, indent=1) + "\n")

@@ -1,5 +1,7 @@
-"""The trace of a run: a line per change of role, of term and of what is committed, and the messages
-that matter. The form is that of trace.txt (docs/internals/history_format.md).
+"""The trace of a run: a line for each change of role, term and commit, and the messages that
+matter.
+
+The form is that of trace.txt (docs/internals/history_format.md).
 
 `role` colours a node's lane; a node has many groups, so the first partition's group speaks for it,
 and the others appear as `group-<n>`. Heartbeats are left out.
@@ -39,7 +41,7 @@ Key = tuple[Any, ...]
 @final
 @attrs.define(eq=False)
 class RunTrace:
-    """A watcher of turns. `lines` grows; `world` is known after the first turn."""
+    """Watches turns. `lines` grows; `world` is known after the first turn."""
 
     lines: list[str] = attrs.Factory(list)
     world: "NodeWorld | None" = None
@@ -114,12 +116,13 @@ def _word(message: Any) -> str | None:
 
 
 def _key(sender: str, to: str, message: Any) -> Key:
-    """What a message and its decoded copy have in common."""
+    """Returns the key that a message and its decoded copy share."""
     return (sender, to, type(message).__name__, str(message[:1]), str(message[3:6]))
 
 
 def replicas_document(world: "NodeWorld", topic: str) -> dict[str, Any]:
-    """What each running node holds of each partition, by term, for the report's strips."""
+    """Returns the entries that each running node holds of each partition, by term, for the
+    report."""
     found: dict[str, Any] = {}
     for node in world.running():
         image = node.broker.context.image.topic(topic)

@@ -1,5 +1,4 @@
-"""The files of named scenarios: short texts in `sim/scenarios` that say what happens and what must
-come of it.
+"""The files of named scenarios: short texts in `sim/scenarios` with steps and expected results.
 
     # ack-before-own-sync
     # What a follower acknowledged must survive the power of both followers.
@@ -12,15 +11,20 @@ come of it.
     => struck: power 1
     => mutant 3: leader-completeness
 
-Lines with `=>` are what came of it when the file was last rewritten; a run that gives other lines
-fails. `set` gives an option of the run (`SimOptions`), or of a guest's plan; `mutants` are planted
-bugs that must make it fail; `reaches` are probes without which it does not test what it says, and
-`avoids` are probes that it must not pass. `demands as-drawn` says that what it demands at an
-instant (`must-be-led`) holds with what its own seed draws, and may not with another. Steps are
-those of `step_kinds.KINDS`, or of a guest's plan when the file says `subject pysyncobj`.
+Lines with `=>` are the results of the last rewriting; a run that gives other lines fails. The other
+lines:
 
-Expected lines say what *kind* of thing happened, and no number that any change of timing would
-move; of guests they say all, for a library does not change.
+* `set` gives an option of the run (`SimOptions`), or of a guest's plan.
+* `mutants` are planted bugs that must make it fail.
+* `reaches` are probes without which it does not test what it says; `avoids` are probes that it must
+  not pass.
+* `demands as-drawn` says that its demands at an instant (`must-be-led`) hold with the draws of its
+  own seed, and may not with another.
+* Steps are those of `step_kinds.KINDS`, or of a guest's plan when the file says `subject
+  pysyncobj`.
+
+Result lines say what *kind* of thing happened, and no number that any change of timing would move.
+Those of guests say everything, since a library does not change.
 """
 
 from pathlib import Path
@@ -50,13 +54,13 @@ _NAME_ANOTHER: Final = (
 @final
 @attrs.frozen(kw_only=True)
 class Scenario:
-    """One file, as text: to read it needs no library, to play that of guests does."""
+    """The text of one file. Reading it needs no library; playing that of guests does."""
 
     name: str
     lines: tuple[str, ...]
     """The file without its results."""
     numbers: tuple[int, ...]
-    """Which line of the file each of these is."""
+    """The number in the file of each of these lines."""
     mutants: tuple[str, ...]
     reaches: tuple[str, ...]
     avoids: tuple[str, ...]
@@ -69,27 +73,28 @@ class Scenario:
 
     @property
     def demands_always(self) -> bool:
-        """Whether what it demands holds whatever its seed draws."""
+        """Whether its demands hold whatever its seed draws."""
         return AS_DRAWN not in self.lines
 
     @property
     def expected_plain(self) -> list[str]:
-        """What must come of it without planted bugs."""
+        """The results that it must have without planted bugs."""
         return [line for line in self.expected if not of_mutant(line)]
 
     @property
     def subject(self) -> str:
-        """Who acts in it."""
+        """The subject that the scenario simulates."""
         return PYSYNCOBJ if GUEST_LINE in self.lines else BROKERS
 
     @property
     def size(self) -> int:
-        """How many steps."""
+        """Returns how many steps it has."""
         return sum(line[:1].isdigit() for line in self.lines)
 
     @property
     def case(self) -> Case:
-        """What is played, made anew. OperatingError names the line that makes no sense."""
+        """Returns the case to play. Raises `OperatingError` naming the line that makes
+        no sense."""
         placed = dict(zip(self.numbers, self.lines, strict=True))
         bare = [
             _of_the_run(placed.get(number, "")) for number in range(1, max(placed, default=0) + 1)
@@ -99,13 +104,13 @@ class Scenario:
         return BrokerCase(schedule=_schedule(self.name, bare)[0])
 
     def line_of(self, head: str) -> int:
-        """Which line of the file is the first that begins with this word; 1 without one."""
+        """Returns the number of the first line that begins with this word; 1 without one."""
         placed = zip(self.numbers, self.lines, strict=True)
         return next((number for number, line in placed if line.startswith(f"{head} ")), 1)
 
 
 def names() -> list[str]:
-    """All scenarios of this checkout, sorted."""
+    """Returns the names of this checkout's scenarios, sorted."""
     if not FOLDER.is_dir():
         raise OperatingError(
             "scenarios are in a checkout only", on=str(FOLDER), do="clone the repository"
@@ -114,7 +119,7 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Scenario:
-    """The scenario of that name. OperatingError when there is none."""
+    """Returns the scenario of that name. Raises `OperatingError` when there is none."""
     path = FOLDER / f"{name}{SUFFIX}"
     if not path.is_file():
         raise OperatingError(f"no scenario {name}", on=str(path), do="name one that there is")
@@ -122,7 +127,7 @@ def load(name: str) -> Scenario:
 
 
 def read(name: str, text: str) -> Scenario:
-    """A scenario of a text; whether its steps make sense, its `case` says."""
+    """Read a scenario from a text; its `case` checks whether its steps make sense."""
     lines = [line.rstrip() for line in text.splitlines()]
     numbered = [each for each in enumerate(lines, 1) if not each[1].startswith(RESULT)]
     kept = tuple(line for _, line in numbered)
@@ -138,7 +143,7 @@ def read(name: str, text: str) -> Scenario:
 
 
 def is_scenario(text: str) -> bool:
-    """Whether a file is written as a scenario: steps of brokers, or a story and what came of it."""
+    """Whether a file is a scenario: steps of brokers, or a story with its results."""
     lines = [line for line in text.splitlines() if line.strip() and line[0] != "#"]
     if text.startswith("#") and any(line.startswith(RESULT) for line in lines):
         return True
@@ -152,7 +157,7 @@ def _words(lines: tuple[str, ...], head: str) -> list[str]:
 
 
 def _of_the_run(line: str) -> str:
-    """The line, or nothing in its place: lines keep their numbers, which errors name."""
+    """Returns the line, or "" in its place, so that errors can name line numbers."""
     other = line.partition(" ")[0] in NOT_OF_THE_RUN or line.startswith(RESULT)
     return "" if other else line
 
@@ -160,15 +165,15 @@ def _of_the_run(line: str) -> str:
 @final
 @attrs.frozen(kw_only=True)
 class Told:
-    """What a file says, by its lines: `settings` are (line, option, value), `steps` (line, step) in
-    the order of their instants."""
+    """The content of a file by its lines. `settings` are (line, option, value). `steps` are (line,
+    step), in the order of their instants."""
 
     settings: tuple[tuple[int, str, Any], ...]
     steps: tuple[tuple[int, Step], ...]
 
 
 def told(name: str, text: str) -> Told:
-    """What a scenario of brokers says. OperatingError names the line that makes no sense."""
+    """Read a scenario of brokers. Raises `OperatingError` naming the line that makes no sense."""
     lines = [_of_the_run(line.rstrip()) for line in text.splitlines()]
     if GUEST_LINE in lines:
         raise OperatingError(f"a scenario of {PYSYNCOBJ}", on=name, do="give one of brokers")
@@ -209,14 +214,17 @@ def _schedule(name: str, lines: list[str]) -> tuple[Schedule, Told]:
     said = Told(settings=tuple(settings), steps=tuple(steps))
     found = Schedule(run, tuple(each for _, each in steps))
     try:
-        return schedule_from(found.document()), said  # it bounds how many steps there are, too
+        return schedule_from(found.document()), said  # it bounds the number of steps too
     except OperatingError as error:
         raise OperatingError(error.what, on=name, do="divide the file, or lower counts") from None
 
 
 def _options(name: str, options: dict[str, Any], lines: dict[str, int]) -> SimOptions:
-    """The options of a file. The error of one is on the line that sets it; where two do not go
-    together, and the one that is named has its default, on the first line that sets any."""
+    """Returns the options of a file. Raises `OperatingError` on the line that sets a wrong one.
+
+    When two do not go together, the named one may have its default. Then the error is on the first
+    line that sets any option.
+    """
     try:
         return options_from(options)
     except OperatingError as error:
@@ -226,8 +234,10 @@ def _options(name: str, options: dict[str, Any], lines: dict[str, int]) -> SimOp
 
 
 def _missing(step: Step, options: SimOptions) -> str:
-    """What a step names that its run does not have; empty where all is there. A step of a file
-    would do nothing without a word; of a schedule that was made smaller it may."""
+    """Returns a node or partition of a step that its run does not have; "" when all exist.
+
+    A step of a file would silently do nothing. In a schedule that was made smaller it may.
+    """
     for name, form in KINDS[step.kind].arguments:
         value = step.argument(name)
         words = str(value).split("+") if form == "nodes" else []
@@ -251,7 +261,7 @@ def _value(text: str) -> Any:
 
 
 def parse_step(words: list[str]) -> Step:
-    """`120 power node=leader:0 keep=none for 300`, as `str(step)` writes it."""
+    """Parse `120 power node=leader:0 keep=none for 300`, as `str(step)` writes it."""
     lasting = 0
     if len(words) >= 4 and words[-2] == "for":
         lasting, words = _whole(words[-1], "for"), words[:-2]
@@ -277,5 +287,5 @@ def of_mutant(line: str) -> bool:
 
 
 def rewritten(scenario: Scenario, found: list[str]) -> str:
-    """The file with these results."""
+    """Returns the file with these results."""
     return "\n".join([*scenario.lines, *found]) + "\n"

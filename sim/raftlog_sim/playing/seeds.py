@@ -1,4 +1,4 @@
-"""From a seed to a case, whatever its subject and profile."""
+"""Makes the case of a seed, for any subject and profile."""
 
 from raftlog.base.errors import OperatingError
 from raftlog_sim.playing.cases import (
@@ -16,8 +16,10 @@ from raftlog_sim.schedules.options import VARIED, draw_options
 
 
 def drawn(seed: int, profile: str, subject: str = BROKERS) -> Case:
-    """The case of a seed. Refuses a profile of another subject: it would be a name for other random
-    numbers, and nothing else."""
+    """Returns the case of a seed. Refuses a profile of another subject.
+
+    Such a profile would only be a name for other random numbers.
+    """
     known = PROFILES_OF[subject]
     if profile not in known:
         what = f"{profile} is no profile of {subject}"

@@ -1,11 +1,11 @@
-"""One schedule, from founding a cluster to the verdict over everything that its clients saw.
+"""Plays one schedule, from founding a cluster to the verdict over all that its clients saw.
 
-found, create the topic -> safety: clients and faults together, invariants after every turn
--> liveness: heal; everybody must elect, commit and converge within a bound
--> read everything back -> the judge
+found, create the topic -> safety: clients and faults together, invariants after every turn ->
+liveness: heal; all nodes must elect, commit and converge within a bound -> read everything back ->
+the judge
 
-In half of the seeds a core must do that alone before all is healed. What must be committed is in
-`last_writes`.
+In half of the seeds a core must do that alone before all is healed. `last_writes` says which
+records must be committed then.
 """
 
 import io
@@ -55,7 +55,7 @@ from raftlog_sim.world.world import World, seconds
 
 SETUP_SECONDS: Final = 30
 _LINKED_AGAIN_NS: Final = millis(100)
-"""After healing, until all links that were cut are back."""
+"""The time after healing until all cut links are back, in nanoseconds."""
 LIVENESS_SECONDS: Final = 60
 FINAL_READER: Final = 2_000_000
 
@@ -67,9 +67,12 @@ def simulate(
     watch: Watch | None = None,
     liveness_seconds: int = LIVENESS_SECONDS,
 ) -> Result:
-    """Run a schedule, or the one that these options draw. The same schedule gives the same result,
-    byte for byte; `watch` sees every turn, after the invariants (when one of them fails: before
-    the run ends). `liveness_seconds` is how long everybody may take to come to rest."""
+    """Run a schedule, or the one that these options draw.
+
+    The same schedule gives the same result, byte for byte. `watch` sees every turn, after the
+    invariants; when one of them fails, before the run ends. `liveness_seconds` is how long the
+    cluster may take to come to rest.
+    """
     schedule = what if isinstance(what, Schedule) else draw_schedule(what)
     probes.reset()
     if schedule.options.trio:
@@ -88,7 +91,7 @@ def simulate(
 
 
 def in_world(schedule: Schedule, watch: Watch | None, liveness_seconds: int, world: World) -> "Run":
-    """A run in a world that is made and moved elsewhere."""
+    """Make a run in a world that its caller makes and moves."""
     return Run(schedule, watch=watch, world=world, liveness_seconds=liveness_seconds)
 
 
@@ -102,9 +105,9 @@ def _complaint(verdict: Verdict) -> str:
 
 @final
 class Run:
-    """One schedule under way. `advance` lets one thing happen, so that a debugger can stop
-    anywhere; `play` goes to the end. Another `world` than one of heaps is moved by who gave it:
-    there only `look` is called."""
+    """One schedule under way. `advance` performs one action, so that a debugger can stop anywhere.
+    `play` goes to the end. A `world` that is not one of heaps is moved by its caller, and only
+    `look` is called."""
 
     def __init__(
         self,
@@ -159,7 +162,7 @@ class Run:
     # --- running ----------------------------------------------------------------------------------
 
     def play(self) -> str:
-        """To the end; the failure, `<class>: <what>`, empty when there is none."""
+        """Play to the end; returns the failure, `<class>: <what>`, or ""."""
         try:
             while self.advance():
                 pass
@@ -170,14 +173,16 @@ class Run:
         return ""
 
     def advance(self) -> bool:
-        """One event of the world, or one step to the next phase; False at the end. Raises what
-        `play` turns into a failure."""
+        """Perform one event of the world, or one step to the next phase; returns False at the end.
+
+        Raises the errors that `play` turns into a failure.
+        """
         if self._goal is None:
             return False
         if self.look():
             return not self.over
         due = self.world.next_at()
-        if due is None or due > self._deadline:  # nothing will change any more: a last look
+        if due is None or due > self._deadline:  # no further event in time: a last look
             self._look_at = 0
             if not self.look():
                 raise self._stuck()
@@ -187,12 +192,14 @@ class Run:
 
     @property
     def over(self) -> bool:
-        """Whether all phases have been gone through."""
+        """Whether the run has gone through all phases."""
         return self._goal is None
 
     def look(self) -> bool:
-        """Whether the goal of this phase is reached; then the next one has begun. Raises what
-        `play` turns into a failure."""
+        """Whether the goal of this phase is reached; if so, begin the next phase.
+
+        Raises the errors that `play` turns into a failure.
+        """
         goal = self._goal
         assert goal is not None, "the run is over"
         arm(self.buggify)
@@ -249,7 +256,7 @@ class Run:
         self.phase = "over"
 
     def _core_alone(self) -> Iterator[Goal]:
-        """A majority works alone, if the seed has one, and enough is left of it."""
+        """Let a majority work alone, if the seed has a core and enough of it is left."""
         core = tuple(NodeId(number) for number in self.options.core)
         if not core:
             self.core = NOT_DRAWN
@@ -267,20 +274,23 @@ class Run:
                 alive = partial(is_core_alive, self.world, core)
                 yield Goal(alive, self.liveness_ns, f"the core {core} works", 1)
             yield from self._commit(core)
-            if self.options.rest == STALLED:  # who leads, and has nothing to write, sees no stall
+            if self.options.rest == STALLED:  # a leader with nothing to write sees no stall
                 led = partial(do_lead, self.world, core, TOPIC, self.last_writes.committed)
                 yield Goal(led, self.liveness_ns, f"the core {core} leads what was written to", 1)
 
     def _commit(self, members: Collection[NodeId]) -> Iterator[Goal]:
-        """A record is acknowledged in every partition that these nodes can commit in."""
+        """Yields the goal that every partition in which these nodes can commit acknowledges a
+        record."""
         last = self.last_writes
         last.begin(self.phase, members)
         yield Goal(last.done, self.liveness_ns, "all committed a record", 1, last.refusals)
         last.end()
 
     def _read_from_each(self) -> Iterator[Goal]:
-        """Some lead, as far as they can, and all is read from each: what is rotten is repaired or
-        given up, but never served."""
+        """Let some nodes lead, as far as they can, and read all from each.
+
+        Rotten bytes are repaired or given up, but never served.
+        """
         partitions, limit = self.options.partitions, self.liveness_ns
         for number in endings.read_last(self.world, self.nemesis.atlas.damaged):
             self.phase = "read from each"
@@ -292,7 +302,7 @@ class Run:
             yield Goal(lambda: is_converged(self.world), limit, "all at rest", 1)
 
     def _reboot(self, kind: str, reader: int) -> Iterator[Goal]:
-        """Everybody boots once more, all is as it was, and works."""
+        """Boot all nodes once more; all must be as before, and work."""
         self.phase, limit = "reboot", self.liveness_ns
         before = endings.standings(self.world)
         endings.begin_reboot(self.nemesis, kind)
@@ -368,8 +378,11 @@ class Run:
     # --- the end ----------------------------------------------------------------------------------
 
     def _read_everything(self, reader: int) -> Iterator[Goal]:
-        """A last reader reads every partition to its end; what it saw is in the history, and where
-        the log begins, if that moves. StuckError when it is not told more for too long."""
+        """Let a last reader read every partition to its end; the history has what it saw.
+
+        The history also has the beginning of a log that moves. Raises `StuckError` when the reader
+        gets nothing more for too long.
+        """
         limit = self.liveness_ns
         # A leadership may be on its way from one broker to another at this moment.
         yield Goal(self._all_led, limit, "every partition is led", 1)
@@ -412,7 +425,8 @@ class Run:
         return ends
 
     def lost(self) -> str:
-        """An acknowledged record whose offset lies beyond what the cluster has in the end."""
+        """Returns an acknowledged record whose offset lies beyond the final end of its
+        partition."""
         ends = self._ends()
         for partition, offset in sorted(self.workload.acknowledged):
             if offset >= ends.get(partition, 0):
@@ -420,7 +434,7 @@ class Run:
         return ""
 
     def result(self, failure: str, verdict: Verdict | None) -> Result:
-        """What became of it."""
+        """Returns the result of the run."""
         world, onlooker, last = self.world, self.onlooker, self.last_writes
         onlooker.invariants.checked["peer-protocol"] = world.network.frames_read
         return Result(

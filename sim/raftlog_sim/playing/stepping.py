@@ -1,5 +1,7 @@
-"""Runs that stop after each step, for the debugger: a heap of events stops by itself, trio mode is
-a thread of its own that waits between two turns. Only one of the two threads runs at any time.
+"""Runs that stop after each step, for the debugger.
+
+A heap of events stops by itself. Trio mode is a thread of its own, which waits between two turns.
+Only one of the two threads runs at any time.
 """
 
 from functools import partial
@@ -15,15 +17,17 @@ OVER: Final = "over; every invariant holds (the history is not judged here)"
 
 
 class Steps(Protocol):
-    """A run that somebody moves on."""
+    """A run that its caller moves step by step."""
 
     @property
     def run(self) -> Run:
-        """What can be looked at between two steps."""
+        """Returns the run, to be looked at between two steps."""
 
     def advance(self) -> str:
-        """One step on, of a turn at the most; how the run ended, empty while it goes on. Not to be
-        called after the end."""
+        """Take one step, of a turn at the most; returns how the run ended, "" while it goes on.
+
+        It must not be called after the end.
+        """
 
     def close(self) -> None:
         """Give the run up. It cannot be moved any more."""
@@ -31,7 +35,7 @@ class Steps(Protocol):
 
 @final
 class HeapSteps:
-    """A step is one event of the world, effects included."""
+    """Steps of one event of the world each, effects included."""
 
     def __init__(self, schedule: Schedule, watch: Watch) -> None:
         self._run = Run(schedule, watch=watch)
@@ -43,21 +47,21 @@ class HeapSteps:
     def advance(self) -> str:
         try:
             return "" if self._run.advance() else self._run.lost() or OVER
-        except Exception as error:  # whatever a broken broker raises is a finding
+        except Exception as error:  # any error of a broken broker is a finding
             return told(error)
 
     def close(self) -> None:
-        """Nothing to do: it does not run by itself."""
+        """Do nothing: the run does not run by itself."""
 
 
 @final
 class _GivenUp(BaseException):
-    """Unwinds the tasks of a run that nobody will move on."""
+    """Unwinds the tasks of a run that will not be moved any more."""
 
 
 @final
 class TrioSteps:
-    """A step is one turn of a broker, without its effects, which the driver has yet to perform."""
+    """Steps of one turn of a broker each, without its effects, which the driver performs later."""
 
     def __init__(self, schedule: Schedule, watch: Watch) -> None:
         self._schedule = schedule
@@ -123,5 +127,5 @@ class TrioSteps:
 
 
 def steps_of(schedule: Schedule, watch: Watch) -> Steps:
-    """The run of this schedule, before its first step."""
+    """Returns the run of this schedule, before its first step."""
     return (TrioSteps if schedule.options.trio else HeapSteps)(schedule, watch)

@@ -1,10 +1,10 @@
-"""Varied seeds: a named scenario as somebody else could have met it.
+"""Varied seeds: a named scenario with small changes, as other users could have met it.
 
-A scenario is a point that people found worth standing on; most seeds never come near it, for three
-faults must fall in one order, within some milliseconds. A varied seed begins there, and goes a few
-steps away: other latencies and sizes, instants that are shifted, steps that are left out, records
-and reads all the while, and a few more faults. Nothing is expected of it but what is expected
-of every seed: `draw_schedule` makes the others, and the same invariants judge both.
+People chose each scenario for a reason. Most seeds never come near one, since three faults must
+fall in one order within some milliseconds. A varied seed begins there and goes a few steps away. It
+has other latencies and sizes, shifted instants, steps left out, records and reads all the while,
+and a few more faults. Only what every seed must do is expected of it: `draw_schedule` makes the
+others, and the same invariants judge both.
 
 As many seeds in a row as there are scenarios play each of them once, 1 the first. How far a seed
 goes away is drawn:
@@ -16,9 +16,9 @@ goes away is drawn:
             and the double, one step in eight is left out, options change as often as not; records
             and faults as beside
 
-What lies outside the fault atlas is no part of it. Steps that demand a leader at an instant
-(`must-be-led`) are left out, but near a scenario, when no option has changed, and it does not say
-that its demands hold with its own draws only.
+Faults outside the atlas are not drawn. Steps that demand a leader at an instant (`must-be-led`)
+are left out. They stay only near a scenario, when no option has changed and the scenario does not
+say that its demands hold with its own draws only.
 """
 
 from collections.abc import Iterator
@@ -42,14 +42,14 @@ _SURROUNDINGS: Final = (
     ("store_bytes",), ("tear_bytes",), ("snapshot_every",), ("tight",), ("narrow_appends",),
     ("strict_mark",), ("buggify",), ("reboot",),
 )  # fmt: skip
-"""Options that a variation may have from a drawn seed, those together that only fit together. A
-scenario's own are kept unless it is far."""
+"""Options that a variation may take from a drawn seed. Options in one group only fit together. A
+scenario keeps its own options unless the variation is far."""
 
 
 @final
 class Distance(NamedTuple):
-    """How far from its scenario a seed is: instants by so much, one step in so many left out (0:
-    none), one option in so many drawn; near, nothing is added."""
+    """How far a seed is from its scenario: the shift of instants, one step in how many is left out
+    (0: none), and one option in how many is drawn. Near seeds add nothing."""
 
     name: str
     shift_ms: int
@@ -66,7 +66,7 @@ DISTANCES: Final = (
 
 @cache
 def varied_names() -> tuple[str, ...]:
-    """The scenarios that are varied, in the order of seeds 1 and up."""
+    """Returns the scenarios that are varied, in the order of seeds 1 and up."""
     return tuple(name for name in names() if _is_varied(name))
 
 
@@ -84,8 +84,10 @@ def _schedule(name: str) -> Schedule:
 
 
 def vary(seed: int) -> Schedule:
-    """The whole run of a varied seed. The same seed and the same scenarios give the same schedule.
-    Raises `OperatingError` outside a checkout, where there are no scenarios."""
+    """Returns the whole run of a varied seed; the same seed and scenarios give the same schedule.
+
+    Raises `OperatingError` outside a checkout, where there are no scenarios.
+    """
     known = varied_names()
     name = known[(seed - 1) % len(known)]
     stream = Stream(seed, "varied")
@@ -119,7 +121,8 @@ def vary(seed: int) -> Schedule:
 def _drawn_options(
     stream: Stream, written: SimOptions, base: SimOptions, distance: Distance
 ) -> Iterator[tuple[str, Any]]:
-    """Some options of a drawn seed; what the scenario itself says is kept unless this is far."""
+    """Yields some options of a drawn seed; the scenario's own are kept unless the variation is
+    far."""
     usual = SimOptions(seed=1)
     for together in _SURROUNDINGS:
         drawn = stream.chance(1, distance.draws_one_in)
@@ -131,7 +134,7 @@ def _drawn_options(
 def _moved(
     stream: Stream, steps: tuple[Step, ...], distance: Distance, stretch: int
 ) -> Iterator[Step]:
-    """The steps of the scenario, some left out, the others at other instants."""
+    """Yields the steps of the scenario, some left out, the others at other instants."""
     for step in steps:
         shift_ms = stream.between(-distance.shift_ms, distance.shift_ms)
         longer_ms = stream.between(-distance.shift_ms, distance.shift_ms)
@@ -146,7 +149,7 @@ def _moved(
 
 
 def _faults(stream: Stream, options: SimOptions, base: SimOptions) -> list[Step]:
-    """A few faults of those that a seed draws, wherever they fall."""
+    """Draw a few of the faults that a seed draws, wherever they fall."""
     able = [kind for kind in FAULTS if not (options.trio and kind in NOT_ON_STREAMS)]
     gaps = tuple((kind, 8 * gap * (kind in able)) for kind, gap in base.fault_gaps_ms)
     left = list(draw_fault_steps(attrs.evolve(options, fault_gaps_ms=gaps)))
