@@ -1,7 +1,7 @@
 """Bounds of each option that is a number. `options.check_together` has the rules between them.
 
-Options that are drawn lie within; a file may hold anything, and is refused before anything is made
-of it. The upper bounds are those of a run that ends in minutes and fits into a gigabyte.
+Drawn options lie within the bounds. A file may hold anything, and is refused before anything is
+made of it. The upper bounds are those of a run that ends in minutes and fits into a gigabyte.
 """
 
 from typing import Final
@@ -11,10 +11,10 @@ from raftlog.base.limits import SEGMENT_BYTES_MAX
 from raftlog_sim.world.releases import RELEASES
 
 TIME_MAX_MS: Final = 3_600_000
-"""An hour, for steps and phases."""
+"""The most milliseconds of a step or a phase: an hour."""
 RETENTION_MS_MAX: Final = 10 * 365 * 86_400_000
 _SECOND_US: Final = 1_000_000
-"""A cluster whose syncs or messages take longer elects nobody."""
+"""The longest sync or message, in microseconds; with longer ones no cluster elects a leader."""
 
 BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "seed": (-(1 << 63), (1 << 63) - 1),
@@ -51,7 +51,7 @@ BOUNDS: Final[dict[str, tuple[int, int]]] = {
 
 
 def check_number(name: str, value: int) -> None:
-    """Raises `OperatingError` for a number out of bounds."""
+    """Raise `OperatingError` for a number out of bounds."""
     low, high = BOUNDS[name]
     if not low <= value <= high:
         raise OperatingError(
@@ -60,6 +60,6 @@ def check_number(name: str, value: int) -> None:
 
 
 def _short(value: int) -> str:
-    """A number of which nobody wants to read four thousand digits."""
+    """Returns a number as text; one of thousands of digits is shortened."""
     text = str(value)
     return text if len(text) <= 24 else f"{text[:20]}... ({len(text)} digits)"

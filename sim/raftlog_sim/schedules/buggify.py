@@ -1,5 +1,8 @@
-"""Which unusual paths of the product a seed takes: each place is active in a quarter of the seeds,
-and then taken every fourth time (FoundationDB's rule), or as often as its reason says."""
+"""Decides which unusual paths of the product a seed takes.
+
+Each place is active in a quarter of the seeds, and then taken every fourth time (FoundationDB's
+rule), or as often as its reason says.
+"""
 
 from typing import Final, final
 
@@ -17,14 +20,14 @@ _USUALLY_ONE_IN: Final = 4
 @final
 @attrs.define(eq=False)
 class Buggify:
-    """The decision of `raftlog.base.buggify` for one world; `fired` counts what was taken."""
+    """Decides for `raftlog.base.buggify` in one world; `fired` counts the paths taken."""
 
     seed: int
     fired: dict[str, int] = attrs.Factory(dict)
     _places: dict[str, Stream | None] = attrs.Factory(dict)
 
     def __call__(self, name: str) -> bool:
-        """Whether to take it here, now."""
+        """Whether to take this path now."""
         if name not in self._places:
             stream = Stream(self.seed, f"buggify/{name}")
             self._places[name] = (

@@ -1,7 +1,7 @@
 """From a seed to a schedule: every fault and every client operation, drawn before the run.
 
-Each source draws from a stream of its own, so that switching one off leaves the others as they
-are. A source may draw several steps at once: power that fails everywhere is one step a node.
+Each source draws from a stream of its own, so switching one off leaves the others as they are. A
+source may draw several steps at once: power that fails everywhere is one step for each node.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ _EPOCHS_BACK: Final = 4
 
 
 def draw_schedule(options: SimOptions) -> Schedule:
-    """The whole run of these options. The same options give the same schedule."""
+    """Returns the whole run of these options. The same options give the same schedule."""
     steps = [*draw_client_steps(options), *draw_fault_steps(options)]
     if options.profile == WIDE:
         steps += list(_cancels(options, steps))
@@ -41,7 +41,7 @@ def draw_schedule(options: SimOptions) -> Schedule:
 
 
 def draw_client_steps(options: SimOptions) -> Iterator[Step]:
-    """What producers send and readers ask for, and clients of trio mode too much."""
+    """Draw the requests of producers, readers and, in trio mode, flooding clients."""
     for slot in range(options.producers):
         yield from _produce(options, slot)
     for slot in range(options.pipelines):
@@ -53,7 +53,7 @@ def draw_client_steps(options: SimOptions) -> Iterator[Step]:
 
 
 def draw_fault_steps(options: SimOptions) -> Iterator[Step]:
-    """What every kind of faults does that is on."""
+    """Draw the steps of every kind of faults that is on."""
     yield from drawing_groups.draw_group_faults(options)
     if options.trio and options.profile != "calm":
         yield from drawing_links.links_are_struck(options)
@@ -71,8 +71,10 @@ def _faults(options: SimOptions, source: str, gap_ms: int) -> Iterator[Step]:
 
 
 def _cancels(options: SimOptions, steps: list[Step]) -> Iterator[Step]:
-    """One move in three is taken back, a millisecond to half a second after it was asked for. The
-    stream is one of its own, so that all other steps stay as they were without it."""
+    """Take one move in three back, a millisecond to half a second after it was asked for.
+
+    The stream is one of its own, so all other steps stay as they were without it.
+    """
     stream = Stream(options.seed, "schedule/cancel-move")
     for move in steps:
         if move.kind == "reassign":
@@ -83,7 +85,8 @@ def _cancels(options: SimOptions, steps: list[Step]) -> Iterator[Step]:
 
 
 def _questions(options: SimOptions) -> Iterator[Step]:
-    """A client asks for an offset now and then, of old epochs more often than of the present."""
+    """Let a client ask for an offset now and then, for old epochs more often than for the
+    present."""
     stream = Stream(options.seed, "schedule/ask")
     gap_ms = 20 << stream.below(4)
     at_ms = stream.below(gap_ms)
@@ -95,7 +98,7 @@ def _questions(options: SimOptions) -> Iterator[Step]:
 
 
 def _produce(options: SimOptions, slot: int) -> Iterator[Step]:
-    """Bursts of one to six records, with pauses between them that differ from seed to seed."""
+    """Draw bursts of one to six records, with pauses between them that differ from seed to seed."""
     stream = Stream(options.seed, f"schedule/produce/{slot}")
     gap_ms = 8 << stream.below(4)
     at_ms = stream.below(gap_ms)
@@ -107,8 +110,10 @@ def _produce(options: SimOptions, slot: int) -> Iterator[Step]:
 
 
 def _pipeline(options: SimOptions, slot: int) -> Iterator[Step]:
-    """Bursts that share turns: a few requests, or so many that some have to wait; shorter ones
-    where records are large."""
+    """Draw bursts that share turns: a few requests, or so many that some have to wait.
+
+    Bursts are shorter where records are large.
+    """
     stream = Stream(options.seed, f"schedule/pipeline/{slot}")
     gap_ms, most = 50 << stream.below(4), (6, 50)[stream.below(2)]
     if options.value_bytes > _SMALL_VALUE_BYTES:
@@ -127,7 +132,7 @@ def _read(options: SimOptions) -> Iterator[Step]:
 
 
 def _flood(options: SimOptions) -> Iterator[Step]:
-    """Now and then a client asks more than it reads."""
+    """Let a client ask for more than it reads now and then."""
     stream = Stream(options.seed, "schedule/flood")
     gap_ms = 200 << stream.below(4)
     at_ms = stream.below(gap_ms)
@@ -163,7 +168,8 @@ def _one_way(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
 
 
 def _shape(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    """A bridge or a ring; of fewer than five nodes only bridges differ from a partition."""
+    """Draw a bridge or a ring; with fewer than five nodes only a bridge differs from a
+    partition."""
     hub, how, lasts_ms = draw_node(stream, options), _how(stream), stream.between(200, 2000)
     ring = stream.chance(1, 2)
     if options.brokers >= 5 and ring:
@@ -179,7 +185,7 @@ def _clog(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
 
 
 def _swizzle(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    """Some nodes are cut off one after another, and let back in another order."""
+    """Cut some nodes off one after another, and let them back in another order."""
     numbers = list(range(1, options.brokers + 1))
     chosen = [
         numbers.pop(stream.below(len(numbers))) for _ in range(1 + stream.below(len(numbers)))
@@ -220,7 +226,7 @@ def _reset(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
 
 
 def _pause(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    """One node, or several at a time."""
+    """Pause one node, or several at a time."""
     node, wide = draw_node(stream, options), stream.chance(1, 4)
     if wide:
         node = draw_side(stream, options)
@@ -247,7 +253,7 @@ def _replay(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
 
 
 def _rolling(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    """One node after another, each down for a while, sometimes before the last one is back."""
+    """Stop one node after another for a while, sometimes before the last one is back."""
     down_ms, gap_ms = stream.between(20, 400), stream.between(50, 500)
     kind = ("crash", "stop")[stream.below(2)]
     for number in range(1, options.brokers + 1):
@@ -256,7 +262,7 @@ def _rolling(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
 
 
 def _swap(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    """Everything loses power; a part returns and works, then swaps with the rest."""
+    """Let power fail everywhere; a part returns and works, then swaps with the rest."""
     numbers = list(range(1, options.brokers + 1))
     size = stream.between(1, max(1, options.brokers - 1))
     first = {numbers[stream.below(len(numbers))] for _ in range(size)}
@@ -273,7 +279,7 @@ def _stop(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
 
 
 def _membership(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    """Partitions move; leadership is handed over."""
+    """Move partitions, and hand leadership over."""
     numbers = list(range(1, options.brokers + 1))
     partition, node = stream.below(options.partitions), draw_node(stream, options)
     count = options.replication
@@ -283,7 +289,7 @@ def _membership(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Ste
     if stream.chance(1, 2):
         nodes = "+".join(f"n{number}" for number in places)
         yield step(at_ms, "reassign", partition=partition, nodes=nodes)
-        if options.profile == WIDE and stream.chance(1, 3):  # in the midst of it, on or back
+        if options.profile == WIDE and stream.chance(1, 3):  # during it, on or back
             nodes = "+".join(f"n{number}" for number in [places[-1], *numbers][:count])
             soon_ms = at_ms + (1 << stream.below(9))
             yield step(soon_ms, "reassign", partition=partition, nodes=nodes)
@@ -308,7 +314,7 @@ def _hangup(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
 
 
 def _clock(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    """A jump, a strobe of jumps, or drift."""
+    """Draw a jump, a strobe of jumps, or drift."""
     node, what, size = draw_node(stream, options), stream.below(3), stream.below(30)
     lasts_ms, sign = stream.between(20, 2_000), stream.below(2)
     if what == 0:
@@ -321,7 +327,7 @@ def _clock(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
 
 
 def _wave(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    """A wall clock swings by a millisecond to a week, in 16 ms to half a second."""
+    """Let a wall clock swing by a millisecond to a week, in 16 ms to half a second."""
     node, ms, period_ms = draw_node(stream, options), 1 << stream.below(30), 16 << stream.below(6)
     lasts_ms = stream.between(100, 2_000)
     yield step(at_ms, "clock-wave", lasts_ms, node=node, ms=ms, period_ms=period_ms)
@@ -333,7 +339,7 @@ def _late_timers(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[St
 
 
 def _drop_kind(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    """Half the time all messages of one kind, else some."""
+    """Drop all messages of one kind half of the time, else some."""
     pair, what = draw_pair(stream, options), _MESSAGES[stream.below(len(_MESSAGES))]
     drop, lasts_ms = (100, 1 << stream.below(7))[stream.below(2)], stream.between(50, 1_500)
     if pair is not None:
@@ -343,9 +349,10 @@ def _drop_kind(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step
 
 
 def _upgrade(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    """Some nodes or all, one after another in any order, into a later release, and one time in
-    three back again; when all of them went up, the feature level may follow; sometimes it is asked
-    for too early."""
+    """Upgrade some nodes or all, one after another in any order, and one time in three back again.
+
+    When all of them went up, the feature level may follow. Sometimes it is asked for too early.
+    """
     up, to = stream.chance(2, 3), stream.below(2)
     count = min(options.brokers, stream.between(1, options.brokers + 2))
     how, down_ms = ("kill", "stop")[stream.below(2)], stream.between(20, 400)
@@ -364,7 +371,7 @@ def _upgrade(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
 
 
 def _late_turn(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    """A process stands still between reading its clock and serving, for up to half a second."""
+    """Let a process stand still between reading its clock and serving, for up to half a second."""
     node, ms = draw_node(stream, options), 1 << stream.below(10)
     yield step(at_ms, "late-turn", stream.between(20, 1_000), node=node, ms=ms)
 

@@ -20,9 +20,11 @@ _STRUCK: Final = ("crash", "power", "pause", "stall", "cut", "deaf", "mute", "cu
 
 
 def controllers_come_and_go(options: SimOptions) -> Iterator[Step]:
-    """In a third of the wide seeds brokers begin and end to vote as controllers, one at a time and
-    sometimes the next before the last is done; the one that leads goes, too. Half of the changes
-    are struck at the moment when they are proposed."""
+    """In a third of the wide seeds brokers begin and end to vote as controllers.
+
+    They do so one at a time, sometimes the next before the last is done, and the leading one goes
+    too. Half of the changes are struck at the moment when they are proposed.
+    """
     stream = Stream(options.seed, "schedule/controllers")
     on, at_ms = stream.chance(1, 3), stream.between(50, 1_000)
     voting = list(range(1, options.controllers + 1))
@@ -46,9 +48,12 @@ def controllers_come_and_go(options: SimOptions) -> Iterator[Step]:
 
 
 def moves_are_interrupted(options: SimOptions) -> Iterator[Step]:
-    """In a third of the wide seeds partitions move, and something strikes each move at one of its
-    steps: the leader, those who join, or the old majority fail, or the move is taken back. A
-    quarter of the moves is throttled."""
+    """In a third of the wide seeds partitions move, and a fault strikes each move at one of its
+    steps.
+
+    The leader, the joining nodes or the old majority fail, or the move is taken back. A quarter of
+    the moves is throttled.
+    """
     stream = Stream(options.seed, "schedule/interrupted")
     on, at_ms = stream.chance(1, 3), stream.between(100, 800)
     while on and options.brokers > 1 and at_ms < options.safety_ms:
@@ -66,9 +71,11 @@ def moves_are_interrupted(options: SimOptions) -> Iterator[Step]:
 
 
 def directories_are_used(options: SimOptions) -> Iterator[Step]:
-    """Where brokers have several log directories, replicas move between them now and then. The
-    broker stops in the middle of every second move, at some call to its disk. A directory breaks
-    sometimes, while a move may be on its way."""
+    """Where brokers have several log directories, replicas move between them now and then.
+
+    The broker stops in the middle of every second move, at some call to its disk. Sometimes a
+    directory breaks, perhaps during a move.
+    """
     stream = Stream(options.seed, "schedule/directories")
     at_ms = stream.between(50, 800)
     while options.directories and at_ms < options.safety_ms:

@@ -8,20 +8,25 @@ from raftlog_sim.schedules.options import SimOptions
 from raftlog_sim.schedules.schedule import Step, step
 
 _RATES: Final = (2_000, 20_000, 200_000)
-"""Bytes a second of a move that is throttled."""
+"""The rates of throttled moves, in bytes a second."""
 _HOW: Final = ("pause", "crash", "stop")
 _SESSION_MS: Final = 1_000
 _ELECTIONS_A_SESSION: Final = 4
-"""A broker is fenced after so long: see `sizes`."""
+"""A broker is fenced after this many election timeouts (`sizes`)."""
 _TRIES: Final = 3
-"""The cluster forgets a broker when that is fenced and holds nothing; who asks too early asks
-again."""
+"""How often a broker's removal is asked for. The cluster forgets a broker only when it is fenced
+and holds nothing, so an early request is repeated."""
 
 
 def brokers_come_and_go(options: SimOptions) -> Iterator[Step]:
-    """In half of the wide seeds with a broker to spare one leaves now and then: its partitions move
-    to the others, throttled in a third, it sleeps or is down, the cluster is told to forget it, and
-    it is back and takes a partition. Faults of all kinds meet it at every step."""
+    """In half of the wide seeds with a broker to spare, one leaves now and then.
+
+    1. Its partitions move to the others, in a third of the cases throttled.
+    2. It sleeps or is down, and the cluster is told to forget it.
+    3. It is back and takes a partition.
+
+    Faults of all kinds meet it at every step.
+    """
     stream = Stream(options.seed, "schedule/come-and-go")
     at_ms, on = stream.between(100, 1_500), stream.chance(1, 2)
     spare = options.brokers > max(options.replication, options.controllers)
@@ -51,7 +56,7 @@ def brokers_come_and_go(options: SimOptions) -> Iterator[Step]:
 
 
 def _replicas(stream: Stream, options: SimOptions, without: int = 0, first: int = 0) -> str:
-    """As many nodes as a partition has replicas; `first` is one of them, `without` is not."""
+    """Draw as many nodes as a partition has replicas; `first` is one of them, `without` is not."""
     left = [each for each in range(1, options.brokers + 1) if each not in (without, first)]
     chosen = [first] if first else []
     while len(chosen) < options.replication:

@@ -1,4 +1,4 @@
-"""What befalls disks, drawn. Each source has a stream of its own, see `drawing`."""
+"""Faults of disks, drawn before the run. Each source has a stream of its own, see `drawing`."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -20,15 +20,20 @@ def _power(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
 
 
 def _power_kind(options: SimOptions, at_ms: int) -> str:
-    """Three in four wait for a write. The stream is one of its own, so that all other draws stay as
-    they were without it."""
+    """Draw the kind of power failure; three in four wait for a write.
+
+    The stream is one of its own, so all other draws stay as they were without it.
+    """
     draws = Stream(options.seed, f"schedule/power-in-write/{at_ms}")
     return "power-in-write" if draws.chance(3, 4) else "power"
 
 
 def _all(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    """Power fails everywhere at once; some come back early, some late. Or it fails with a write
-    that one of them has not synced: each then loses other parts of what it has not."""
+    """Let power fail everywhere at once; some nodes come back early, some late.
+
+    Or power fails with a write that one node has not synced. Each node then loses other parts of
+    its unsynced bytes.
+    """
     in_write = _power_kind(options, at_ms)
     if in_write != "power":
         keep = ("none", "some", "some", "some")[
@@ -87,8 +92,11 @@ def _kill_at(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
 
 
 def _old_disk(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    """A copy, and after some boots it takes the place of its original, as soon as everybody knows
-    of them: so it is drawn for the middle of the run, whenever its turn is."""
+    """Copy a disk, and put the copy in the place of the original after some boots.
+
+    It waits until all others know of those boots. So it is drawn for the middle of the run,
+    whenever its turn is.
+    """
     node, at_ms = draw_victim(stream, options), at_ms % (options.safety_ms // 2)
     at_ms += options.safety_ms // 4
     yield step(at_ms // 8, "image", node=node)
@@ -105,7 +113,7 @@ def _rot(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
 
 
 def _decay(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    """A file ends early, or some of its sectors are what they were a while ago."""
+    """Let a file end early, or give some of its sectors their content of a while ago."""
     node, later_ms = draw_victim(stream, options), stream.between(50, 1_500)
     file = ("segment", "segment", "segment", "index", "snapshot", "store")[stream.below(6)]
     if file == "store" or stream.chance(1, 2):
@@ -129,7 +137,7 @@ def _lose_replica(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[S
 
 
 def _lost_file(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    """A machine is down, and comes back without a segment, or without both copies of a header."""
+    """Bring a machine back without a segment, or without both copies of a header."""
     node, down_ms = draw_victim(stream, options), stream.between(20, 600)
     file, how = (("segment", "gone"), ("headers", "zero"))[stream.below(2)]
     yield step(at_ms, "crash", down_ms, node=node)

@@ -1,7 +1,7 @@
-"""What members of groups do and what strikes their coordinators, drawn before the run.
+"""The steps of group members and the faults of their coordinators, drawn before the run.
 
-Every stream is one of its own, so that seeds without members have all other steps as they were.
-Seeds of the profile `groups` are busy: each has members, and much of what follows besides.
+Each source has a stream of its own, so seeds without members keep all other steps. Seeds of the
+profile `groups` are busy: each has members, and most of the further steps too.
 """
 
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ IMPOSTORS: Final = (
     "traveller",
 )  # fmt: skip
 _HOURS_MS: Final = 7_200_000
-"""Longer than offsets are kept."""
+"""How far a wrong clock is ahead: longer than offsets are kept."""
 _TOPICS: Final = 4
 _OF_VISITORS: Final = 2
-"""A group that no other member is in."""
+"""The number of the group that has visitors only."""
 
 
 def draw_group_steps(options: SimOptions) -> Iterator[Step]:
-    """What members do, and those who speak for them or ask for their offsets."""
+    """Draw the steps of members, of impostors, and of clients that ask for offsets."""
     for slot in range(options.members):
         yield from _member(options, slot)
     if options.members:
@@ -37,7 +37,7 @@ def draw_group_steps(options: SimOptions) -> Iterator[Step]:
 
 
 def draw_group_faults(options: SimOptions) -> Iterator[Step]:
-    """What strikes coordinators; nothing in calm seeds."""
+    """Draw the faults of coordinators; calm seeds have none."""
     if options.members and options.profile != "calm":
         yield from _coordinators_killed(options)
         yield from _coordinators_deposed(options)
@@ -47,7 +47,7 @@ def draw_group_faults(options: SimOptions) -> Iterator[Step]:
 
 
 def _member(options: SimOptions, slot: int) -> Iterator[Step]:
-    """A member comes, stays for a while or to the end, leaves or dies, and comes again."""
+    """Let a member come, stay for a while or to the end, leave or die, and come again."""
     stream = _stream_of(options, slot)
     group, name = _belongs(stream)
     how, at_ms = ("eager", "cooperative")[stream.below(2)], stream.below(400)
@@ -71,13 +71,13 @@ def _stream_of(options: SimOptions, slot: int) -> Stream:
 
 
 def _belongs(stream: Stream) -> tuple[int, str]:
-    """The group of a slot, and what kind of id it has: the first that its stream draws."""
+    """Draw the group of a slot and its kind of id, always first from the slot's stream."""
     group, static = stream.below(2), stream.below(6)
     return group, "static" if static < 2 else "shared" if static == 2 else "dynamic"
 
 
 def _impostors(options: SimOptions) -> Iterator[Step]:
-    """In half of the seeds with members somebody speaks for them, in all that are busy."""
+    """Draw impostors: in half of the seeds with members, and in all busy ones."""
     stream = Stream(options.seed, "schedule/impostor")
     gap_ms = 200 << stream.below(4)
     at_ms = stream.below(gap_ms) if stream.chance(1, 2) or _is_busy(options) else options.safety_ms
@@ -96,7 +96,8 @@ def _auditors(options: SimOptions) -> Iterator[Step]:
 
 
 def _coordinators_killed(options: SimOptions) -> Iterator[Step]:
-    """In half of the seeds with members, now and then, at any moment of a rebalance."""
+    """Kill coordinators now and then, at any moment of a rebalance, in half of the seeds with
+    members."""
     stream = Stream(options.seed, "schedule/kill-coordinator")
     gap_ms = 300 << stream.below(4)
     at_ms = stream.below(gap_ms) if stream.chance(1, 2) else options.safety_ms
@@ -107,9 +108,11 @@ def _coordinators_killed(options: SimOptions) -> Iterator[Step]:
 
 
 def _coordinators_deposed(options: SimOptions) -> Iterator[Step]:
-    """In a quarter of the seeds with members, and half of the busy ones, a coordinator is cut off,
-    and stands still for longer than it takes to elect another; who asks it as it goes on is told
-    nothing of before."""
+    """Depose coordinators in a quarter of the seeds with members, and in half of the busy ones.
+
+    A coordinator is cut off and stands still for longer than it takes to elect another. When it
+    goes on, it must not answer from its old state.
+    """
     stream = Stream(options.seed, "schedule/deposed-coordinator")
     at_ms = (
         stream.between(300, 2_000) if stream.chance(1 + _is_busy(options), 4) else options.safety_ms
@@ -132,8 +135,11 @@ def _is_busy(options: SimOptions) -> bool:
 
 
 def _rushes(options: SimOptions) -> Iterator[Step]:
-    """All at once: somebody joins, the coordinator is killed or cut off in the rebalance that
-    follows, members of the group die, and some of them are soon back."""
+    """Strike a rebalance hard: a member joins, and the coordinator is killed or cut off in the
+    rebalance.
+
+    Members of the group die too, and some of them are soon back.
+    """
     stream = Stream(options.seed, "schedule/rush")
     at_ms = stream.between(200, 1_200)
     while at_ms < options.safety_ms:
@@ -159,8 +165,8 @@ def _rushes(options: SimOptions) -> Iterator[Step]:
 
 
 def _struck(stream: Stream, group: int, at_ms: int) -> Iterator[Step]:
-    """A coordinator is killed in the rebalance that comes, cut off from the others while clients
-    hear it, or left alone."""
+    """Strike a coordinator: kill it in the coming rebalance, cut it off while clients hear it, or
+    neither."""
     what, when = stream.below(4), _REBALANCES[stream.below(len(_REBALANCES))]
     lasts_ms = stream.between(100, 1_500)
     if what < 2:
@@ -171,7 +177,7 @@ def _struck(stream: Stream, group: int, at_ms: int) -> Iterator[Step]:
 
 
 def _wrong_clocks(options: SimOptions) -> Iterator[Step]:
-    """In half of the busy seeds whoever coordinates has a wall clock that is hours ahead."""
+    """Set the coordinator's wall clock hours ahead, in half of the busy seeds."""
     stream = Stream(options.seed, "schedule/clock-of-a-coordinator")
     at_ms = stream.between(400, 2_000) if stream.chance(1, 2) else options.safety_ms
     while at_ms < options.safety_ms:
@@ -181,8 +187,10 @@ def _wrong_clocks(options: SimOptions) -> Iterator[Step]:
 
 
 def _visits(options: SimOptions) -> Iterator[Step]:
-    """In half of the busy seeds a program is the only one in its group, and leaves. The offsets of
-    that group have nobody who keeps them, while its coordinator's clock is hours ahead."""
+    """Let a program be the only member of its group, and leave, in half of the busy seeds.
+
+    No member then keeps the offsets of that group, while its coordinator's clock is hours ahead.
+    """
     stream = Stream(options.seed, "schedule/visit")
     at_ms = stream.between(50, 600) if stream.chance(1, 2) else options.safety_ms
     while at_ms < options.safety_ms:
@@ -199,7 +207,7 @@ def _visits(options: SimOptions) -> Iterator[Step]:
 
 
 def _travels(options: SimOptions) -> Iterator[Step]:
-    """In half of the busy seeds a program commits for topics that come and go."""
+    """Let a program commit for topics that come and go, in half of the busy seeds."""
     stream = Stream(options.seed, "schedule/travel")
     at_ms = stream.between(100, 1_000) if stream.chance(1, 2) else options.safety_ms
     while at_ms < options.safety_ms:

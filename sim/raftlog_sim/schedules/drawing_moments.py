@@ -12,8 +12,10 @@ _WHAT: Final = ("crash", "power", "pause", "stall", "cut", "deaf", "mute", "cut-
 
 
 def at_moments(options: SimOptions) -> Iterator[Step]:
-    """In half of the wide seeds faults are aimed at moments of a partition. They have a stream of
-    their own, so that all other steps stay as they were without them."""
+    """Aim faults at moments of a partition, in half of the wide seeds.
+
+    They have a stream of their own, so all other steps stay as they were without them.
+    """
     stream = Stream(options.seed, "schedule/at-moment")
     gap_ms = 200 << stream.below(4)
     at_ms = stream.below(gap_ms) if stream.chance(1, 2) else options.safety_ms

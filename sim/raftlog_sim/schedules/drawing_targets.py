@@ -1,4 +1,4 @@
-"""Whom a drawn step is about."""
+"""Draws the targets of steps."""
 
 from typing import Final
 
@@ -9,8 +9,10 @@ KEEPS: Final = ("none", "some", "all")
 
 
 def draw_node(stream: Stream, options: SimOptions) -> str:
-    """A node by number, or one time in three by what it is when the step strikes; in wide seeds
-    now and then who leads the most."""
+    """Draw a node by number, or one time in three by its role when the step strikes.
+
+    In wide seeds the role is now and then the node that leads the most.
+    """
     number = 1 + stream.below(options.brokers)
     partition = stream.below(options.partitions)
     role = stream.below(9)
@@ -22,7 +24,7 @@ def draw_node(stream: Stream, options: SimOptions) -> str:
 
 
 def draw_side(stream: Stream, options: SimOptions) -> str:
-    """Some nodes, not all; one time in four whoever leads a partition."""
+    """Draw some nodes, not all; one time in four the leader of a partition."""
     if stream.chance(1, 4):
         return f"leader:{stream.below(options.partitions)}"
     numbers = list(range(1, options.brokers + 1))
@@ -32,7 +34,7 @@ def draw_side(stream: Stream, options: SimOptions) -> str:
 
 
 def draw_pair(stream: Stream, options: SimOptions) -> tuple[str, str] | None:
-    """Sender and receiver: two nodes, or one and all others in one direction."""
+    """Draw sender and receiver: two nodes, or one and all others in one direction."""
     one, other = draw_node(stream, options), draw_node(stream, options)
     wide = stream.below(4)
     if options.brokers == 1:
@@ -41,8 +43,10 @@ def draw_pair(stream: Stream, options: SimOptions) -> tuple[str, str] | None:
 
 
 def draw_victim(stream: Stream, options: SimOptions) -> str:
-    """Whose disk is damaged: three times in four the same node in all of a seed, for a second one
-    of three may not be, nor the only controller."""
+    """Draw the node whose disk is damaged; three times in four it is the same in all of a seed.
+
+    A second node of three may not be damaged, nor may the only controller.
+    """
     first = 2 if options.controllers == 1 < options.brokers else 1
     node = first + Stream(options.seed, "schedule/victim").below(options.brokers - first + 1)
     return draw_node(stream, options) if stream.below(4) == 0 else f"n{node}"

@@ -1,7 +1,7 @@
-"""Which kinds of faults came together: what a sweep has tried, and what it has not.
+"""Counts which kinds of faults came together: what a sweep has tried, and what it has not.
 
-A kind has struck when a step of it did something, at the instant when it began. Steps that last are
-not asked whether they overlap.
+A kind has struck when a step of it did something, at the instant when the step began. Whether steps
+that last overlap is not counted.
 """
 
 from collections import Counter
@@ -16,37 +16,37 @@ from raftlog_sim.schedules.options import GROUPS, NOT_ON_STREAMS, VARIED, WIDE, 
 from raftlog_sim.schedules.step_kinds import DEMANDS, KINDS, OF_LINKS, OUTSIDE_ATLAS, is_fault
 
 NEAR_NS: Final = 2 * NANOS_PER_SECOND
-"""Within so much simulated time of each other: an election or two, or a boot."""
+"""The largest distance of near faults in simulated time: an election or two, or a boot."""
 OF_SCENARIOS: Final = ("elect", *OUTSIDE_ATLAS)
-"""Steps that seeds draw of no profile but varied."""
+"""Kinds of steps that only varied seeds draw."""
 _HARMLESS: Final = ("image", "remember", *DEMANDS)
-"""Copies that are put aside for what strikes later, and what only looks."""
+"""Kinds that break nothing: copies for later steps, and steps that only look."""
 _OF_WIDE_MOVES: Final = (
     "cancel-move", "at-moment", "throttle", "unregister", "add-controller", "remove-controller",
     "move-replicas", "break-directory",
 )  # fmt: skip
-"""Steps that wide seeds draw and no others, and no kind of faults names."""
+"""Steps that only wide seeds draw, and that no kind of faults names."""
 _MANY: Final = 10
 
 Pair = tuple[str, str]
 
 
 def pair(one: str, other: str) -> Pair:
-    """Two kinds, in the order of the alphabet."""
+    """Returns two kinds in alphabetical order."""
     return (one, other) if one < other else (other, one)
 
 
 @final
 @attrs.define(eq=False)
 class NearFaults:
-    """Of one run: the pairs of kinds that struck within `NEAR_NS` of each other."""
+    """The pairs of kinds that struck within `NEAR_NS` of each other in one run."""
 
     pairs: dict[Pair, None] = attrs.Factory(dict)
-    """In the order in which they came."""
+    """The pairs, in the order in which they came."""
     _last: dict[str, int] = attrs.Factory(dict)
 
     def struck(self, kind: str, now: int) -> None:
-        """A step of that kind did something; instants never fall."""
+        """Note that a step of that kind did something; instants never fall."""
         for other, instant in self._last.items():
             if other != kind and now - instant <= NEAR_NS:
                 self.pairs[pair(kind, other)] = None
@@ -54,7 +54,7 @@ class NearFaults:
 
 
 def drawable(profile: str) -> list[str]:
-    """The kinds of faults that the seeds of a profile of brokers may draw, sorted."""
+    """Returns the kinds of faults that the seeds of a broker profile may draw, sorted."""
     if profile == "calm":
         return []
     left_out: tuple[str, ...]
@@ -71,8 +71,8 @@ def drawable(profile: str) -> list[str]:
 @final
 @attrs.define(eq=False)
 class PairCounts:
-    """Over many runs of one profile: in how many each kind struck, in how many both of a pair did,
-    and in how many they did so near each other."""
+    """Counts over many runs of one profile: how many runs each kind struck, how many both kinds of
+    a pair, and how many both of them near each other."""
 
     profile: str
     runs: Counter[str] = attrs.Factory(Counter)
@@ -88,27 +88,27 @@ class PairCounts:
 
     @property
     def never_struck(self) -> list[str]:
-        """Kinds that seeds of the profile may draw, and that struck in no run."""
+        """Returns kinds that seeds of the profile may draw, and that struck in no run."""
         return [kind for kind in drawable(self.profile) if kind not in self.runs]
 
     @property
     def not_drawn(self) -> list[str]:
-        """Kinds that only seeds of other profiles draw."""
+        """Returns kinds that only seeds of other profiles draw."""
         known = drawable(self.profile)
         return [kind for kind in drawable(WIDE) if kind not in known]
 
     @property
     def never_both(self) -> list[Pair]:
-        """Pairs of kinds that struck, but never in the same run."""
+        """Returns pairs of kinds that struck, but never in the same run."""
         return [each for each in combinations(sorted(self.runs), 2) if each not in self.both]
 
     @property
     def never_near(self) -> list[Pair]:
-        """Pairs that struck in the same run, but never near each other."""
+        """Returns pairs that struck in the same run, but never near each other."""
         return [each for each in sorted(self.both) if each not in self.near]
 
     def document(self) -> dict[str, Any]:
-        """As JSON; `a+b` is a pair."""
+        """Returns the counts as JSON; `a+b` is a pair."""
         return {
             "never_struck": self.never_struck,
             "not_drawn": self.not_drawn,
@@ -121,7 +121,8 @@ class PairCounts:
         }
 
     def lines(self) -> list[str]:
-        """For people: what never struck, then a table of the pairs of what did."""
+        """Returns lines for people: the kinds that never struck, then a table of the pairs of the
+        others."""
         known, seconds = drawable(self.profile), NEAR_NS // NANOS_PER_SECOND
         never = ", ".join(self.never_struck) or "none"
         found = [f"never struck: {never} ({len(self.never_struck)} of {len(known)} kinds)"]
@@ -149,7 +150,7 @@ class PairCounts:
         return found
 
     def _cell(self, kind: str, other: str) -> str:
-        """Of the row of one kind, in the column of the other."""
+        """Returns the cell in the row of one kind and the column of the other."""
         if kind == other:
             return "\\"
         count = (self.both if other < kind else self.near)[pair(kind, other)]

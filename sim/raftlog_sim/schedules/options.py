@@ -1,9 +1,7 @@
-"""What a seed decides: the size of the cluster, the workload, and which faults are on and how
-often.
+"""The options of a run: the cluster's size, the workload, and which faults are on and how often.
 
-Each kind of fault is off with probability one half, so that every seed is a different mixture: a
-sweep with everything always on finds less. All options are printed with the
-seed.
+Each kind of fault is off with probability one half, so every seed is a different mixture. A sweep
+with everything always on finds less. All options are printed with the seed.
 """
 
 from collections.abc import Callable
@@ -31,34 +29,38 @@ _RARER: Final = {
     "upgrade": 2, "lost-file": 4, "decay": 2, "wave": 4,
     "late-turn": 2, "misdirect": 4, "failed-name-sync": 4,
 }  # fmt: skip
-"""What takes the whole cluster away leaves no time for anything else when it comes too often."""
+"""How many times rarer some sources are. Those that take the whole cluster away would leave no time
+for anything else."""
 _YOUNG: Final = (
     "trim", "kill-at", "old-disk", "replay", "upgrade", "lost-file", "drop-kind", "decay",
     "late-error", "wave", "late-timers", "late-turn", "misdirect", "replay-any",
     "failed-name-sync",
 )  # fmt: skip
-"""Sources that draw whether they are on from a stream of their own, so that the other options of a
-seed are what they were before these came."""
+"""Sources that draw whether they are on from a stream of their own. So a seed's other options are
+what they were before these sources existed."""
 _HOUR_MS: Final = 3_600_000
 _OPERATIONS: Final = ("membership", "topics", "trim")
-"""What operators ask for, as often with few faults as with many."""
+"""The requests of operators, which come as often with few faults as with many."""
 _RATIONED: Final = ("old-disk",)
-"""What takes its time until it may strike, and strikes a node once: as often with all doses."""
+"""Sources that wait for their chance and strike a node once. They are as frequent with all
+doses."""
 DOSES: Final = (1, 2, 4, 8)
-"""How many times rarer all faults of a seed are. With the most of them a cluster has a leader for a
-fifth of the time: much breaks, and little comes of what clients and operators ask for."""
+"""How many times rarer all faults of a seed are. With the largest dose of faults a cluster has a
+leader for a fifth of the time. Much breaks then, and few requests of clients and operators
+succeed."""
 _ONE_IN: Final = {"upgrade": 4, "lost-file": 4, "decay": 3, "late-timers": 3}
-"""Sources that are on in fewer seeds than half: where releases mix, each message is made bytes; of
-what damage may be done, a lost file leaves nothing to others."""
+"""Sources that are on in fewer than half of the seeds: one in so many. Where releases mix, each
+message is made bytes. A lost file uses up the damage that the atlas allows."""
 SEGMENT_BYTES: Final = 65_536
-"""The least that a topic may ask for; smaller ones are for every log of the cluster."""
+"""The smallest segment that a topic may ask for, in bytes; smaller ones are for all logs of the
+cluster."""
 _SEGMENTS_FROM: Final = 6_000
-"""The header, and room for some records."""
+"""The smallest drawn segment, in bytes: the header, and room for some records."""
 NOT_ON_STREAMS: Final = (
     "lossy", "replay", "replay-any", "drop-kind", "late-timers", "late-turn",
 )  # fmt: skip
-"""Faults of messages, which byte streams do not have, and of timers and turns, which are trio's
-there: no source of a seed in trio mode."""
+"""Faults that no source draws in trio mode. Byte streams do not have those of messages, and trio
+itself has timers and turns there."""
 WIDE_ONLY: Final = ("late-turn", "misdirect", "replay-any", "failed-name-sync")
 TRIO_ONE_IN: Final = 14
 PROFILES: Final = ("swarm", "calm", "trio", "wide", "varied", "groups")
@@ -69,27 +71,28 @@ _MEMBERS_MAX: Final = 6
 _EVENTS_OF_GROUPS: Final = 60_000
 _NAME_CHARS_MAX: Final = 200
 FROZEN, DEAF, STALLED = RESTS = ("frozen", "deaf", "stalled")
-"""How nodes outside a core fail for ever: they stand still and cannot be reached; they hear nothing
-of the core, which hears them; or their disks answer nothing, and all else works."""
+"""How nodes outside a core fail for good. `frozen`: they stand still and cannot be reached. `deaf`:
+they hear nothing of the core, which hears them. `stalled`: their disks answer nothing, and all else
+works."""
 VOTERS_MAX: Final = 5
 _SPARES_MAX: Final = 1
-"""Brokers beyond those that the largest group takes, for moves."""
+"""Brokers beyond those that the largest group needs, for moves."""
 _OFTENER: Final = {"all": 2, "swap": 2, "rolling": 4, "swizzle": 4}
-"""What `_RARER` makes seldom, as a wide seed draws it: whole clusters that go, and come back in
-parts, find what nothing else does."""
+"""How many times more often wide seeds draw some sources of `_RARER`. Whole clusters that go and
+come back in parts find what nothing else does."""
 _TIMINGS_MS: Final = ((30, 150), (15, 150), (90, 150), (50, 300), (99, 500))
-"""Heartbeat and election timeout."""
+"""Heartbeat and election timeout, in milliseconds."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class SimOptions:
-    """The options of one run. Gaps are the mean time between two faults of a kind; 0 is never."""
+    """The options of one run. A gap is the mean time between two faults of a kind; 0 is never."""
 
     seed: int
     profile: str = "swarm"
     scenario: str = ""
-    """The named scenario that a varied seed is a variation of; only for people."""
+    """The named scenario of which a varied seed is a variation; only for people."""
     brokers: int = 3
     controllers: int = 3
     partitions: int = 1
@@ -97,79 +100,83 @@ class SimOptions:
     min_in_sync: int = 1
     producers: int = 2
     pipelines: int = 0
-    """Plain producers that do not wait for answers."""
+    """How many plain producers do not wait for answers."""
     members: int = 0
-    """Members of consumer groups."""
+    """How many members of consumer groups there are."""
     directories: int = 0
-    """Further log directories of every broker."""
+    """How many further log directories every broker has."""
     encode: bool = False
     release: int = 0
-    """What all nodes begin with: 0 is this release, others are made of it (`releases`)."""
+    """The release with which all nodes begin: 0 is this one, others are made from it
+    (`releases`)."""
     sync_us: int = 150
     """How long a sync takes: the longer, the more is in flight when a machine dies."""
     latency_us: int = 100
     jitter_us: int = 100
     stale: bool = False
-    """What was under way when a link broke still arrives, under the name of the old session."""
+    """Whether messages that were under way when a link broke still arrive, under the old
+    session."""
     queue_max: int = 4_096
-    """Messages that a held link keeps before it breaks."""
+    """How many messages a held link keeps before it breaks."""
     heartbeat_ms: int = 30
     election_ms: int = 150
     split_turns: bool = False
-    """A turn takes some of what waits, as drawn, not all of it."""
+    """Whether a turn takes a drawn part of the waiting events, not all of them."""
     trio: bool = False
-    """The runtime of real processes, on simulated streams and disks, instead of a heap of
-    events."""
+    """Whether the runtime of real processes runs, on simulated streams and disks, instead of a heap
+    of events."""
     patient: bool = False
-    """Turns are put off and collected as by the driver of a real process."""
+    """Whether turns are delayed and collected as by the driver of a real process."""
     turn_us: int = 0
-    """How long a turn takes: what arrives meanwhile is worked in by the next one, together."""
+    """How long a turn takes; the next turn takes all that arrives meanwhile together."""
     value_bytes: int = 0
-    """What records are padded to: large ones fill segments."""
+    """The size to which records are padded; large ones fill segments."""
     segment_bytes: int = SEGMENT_BYTES
     store_bytes: int = 65_536
-    """How large a store file is made: the smaller, the more generations."""
+    """The size of a store file: the smaller, the more generations."""
     tear_bytes: int = SECTOR
-    """In units of how much a power failure keeps or drops what was not synced."""
+    """The unit in which a power failure keeps or drops unsynced bytes."""
     retention_bytes: int = 0
-    """What a partition keeps at the least when it removes old segments; 0 is everything."""
+    """How much a partition keeps at the least when it removes old segments; 0 keeps everything."""
     retention_ms: int = 0
-    """How old a record becomes before it may go, by its own timestamp; 0 is for ever."""
+    """The age, by its own timestamp, at which a record may be removed; 0 keeps it for good."""
     snapshot_every: int = 0
-    """Versions of the metadata between two snapshots of it, in files of a few kilobytes; 0: as the
-    product has it."""
+    """Versions of the metadata between two snapshots of it, in files of a few kilobytes; 0 is the
+    product's default."""
     producer_expiration_ms: int = 0
-    """When a silent producer is forgotten; 0: as the product has it. A client that is heard again
-    after that has lost its number: only for scenarios in which nobody retries so late."""
+    """When a silent producer is forgotten; 0 is the product's default. A client that is heard again
+    later has lost its number, so only scenarios without such late retries set it."""
     tight: bool = False
-    """Connections are paused by a few requests or kilobytes."""
+    """Whether a few requests or kilobytes are enough to pause a connection."""
     narrow_appends: bool = False
-    """One entry an append, one append in flight: what usually travels together is parted."""
+    """Whether an append has one entry and only one is in flight, so entries travel apart."""
     fault_gaps_ms: tuple[tuple[str, int], ...] = ()
-    """Only for drawing a schedule; what is struck is in its steps."""
+    """Mean gaps of faults, which only the drawing of a schedule needs; steps say what strikes."""
     core: tuple[int, ...] = ()
-    """Nodes that must do alone, the others frozen, before all is healed; () for no such phase, and
-    no such phase either when they are not enough."""
+    """Nodes that must work alone, the others having failed, before all is healed. The phase is left
+    out with (), and when they are not enough."""
     rest: str = FROZEN
-    """What becomes of the others meanwhile, see `RESTS`."""
+    """How the nodes outside the core fail meanwhile (`RESTS`)."""
     scrub_ms: int = 0
-    """The interval of the scrubber; 0: as the product has it, which is longer than any run."""
+    """The interval of the scrubber; 0 is the product's default, which is longer than any run."""
     strict_mark: bool = False
-    """Acks wait until the durable mark is durable."""
+    """Whether acknowledgements wait until the durable mark is durable."""
     linearizable: bool = False
-    """A read sees everything that was acknowledged before it began."""
+    """Whether a read sees everything that was acknowledged before it began."""
     lease: bool = False
-    """And needs no round of messages for that; clocks then drift within the bound of leases."""
+    """Whether such reads need no round of messages; clocks then drift within the bound of
+    leases."""
     buggify: bool = False
-    """Unusual paths of the product are taken on purpose until the liveness phase."""
+    """Whether the product takes unusual paths on purpose until the liveness phase."""
     reboot: bool = False
-    """After the final read all boot once more, in three ways, and everything is read again."""
+    """Whether all nodes boot once more, in three ways, after the final read, and all is read
+    again."""
     safety_ms: int = 2_000
     """How long clients and faults go on."""
     events_max: int = 10_000
 
     def document(self) -> dict[str, Any]:
-        """For run.json and for people."""
+        """Returns the options for run.json and for people."""
         return {
             **attrs.asdict(self),
             "core": list(self.core),
@@ -181,9 +188,10 @@ _FIELDS: Final = {each.name: each for each in attrs.fields(SimOptions)}
 
 
 def options_from(document: object) -> SimOptions:
-    """The options of a `document()`; what is left out has its default. Refuses, as
-    `OperatingError`, a name that it does not know, a value of another type, and what is out of
-    bounds."""
+    """Returns the options of a `document()`; an option that is left out has its default.
+
+    Raises `OperatingError` for an unknown name, a value of another type, and one out of bounds.
+    """
     if not isinstance(document, dict) or "seed" not in document:
         raise OperatingError("options are an object with a seed", on="options", do=_WRITTEN)
     values: dict[str, Any] = {}
@@ -201,7 +209,7 @@ def options_from(document: object) -> SimOptions:
 
 
 def check_together(options: SimOptions) -> None:
-    """Raises `OperatingError` when options that are good alone make no cluster."""
+    """Raise `OperatingError` when options that are good alone make no cluster."""
     for name, above in (
         ("controllers", "brokers"),
         ("replication", "brokers"),
@@ -294,11 +302,14 @@ _WRITTEN: Final = "give a file that run, sweep or shrink wrote"
 
 
 def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
-    """The options of a seed. `calm` has no faults at all: a control that must always pass; `trio`
-    is `swarm` with the real runtime in every seed, not only in some; `wide` has groups of up to
-    five voters, other timings, turns that are split at random, longer delays, more kinds of faults,
-    and whole clusters that go more often; `groups` has members in every seed, whose coordinators
-    are struck, and all other faults seldom."""
+    """Returns the options of a seed, drawn by the rules of a profile.
+
+    * `calm` has no faults at all: a control that must always pass.
+    * `trio` is `swarm` with the real runtime in every seed, not only in some.
+    * `wide` has groups of up to five voters, other timings, turns that are split at random, longer
+      delays, more kinds of faults, and whole clusters that go more often.
+    * `groups` has members in every seed; faults strike their coordinators, and little else.
+    """
     trio = profile == "trio" or Stream(seed, f"options/{profile}/trio-mode").chance(1, TRIO_ONE_IN)
     trio = trio and profile != GROUPS  # members are played on the heap of events
     stream = Stream(seed, f"options/{profile}")
@@ -359,8 +370,8 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
 
 
 def _with_groups(options: SimOptions) -> SimOptions:
-    """What a seed of groups has: members, brokers enough for another coordinator, and room for all
-    that members say and hear."""
+    """Returns options with members, brokers for another coordinator, and room for all group
+    requests."""
     stream = Stream(options.seed, "options/groups/more")
     brokers = max(3, options.brokers)
     return attrs.evolve(
@@ -374,25 +385,25 @@ def _with_groups(options: SimOptions) -> SimOptions:
 
 
 def _draw_directories(seed: int) -> int:
-    """In a third of the wide seeds brokers have two or three log directories."""
+    """Draw further log directories, one or two, in a third of the wide seeds."""
     stream = Stream(seed, "options/wide/directories")
     return stream.between(1, 2) if stream.chance(1, 3) else 0
 
 
 def _draw_scrub(seed: int, profile: str) -> int:
-    """In every fourth seed the scrubber looks at everything several times in a run."""
+    """Draw an interval of the scrubber that comes several times in a run, in every fourth seed."""
     stream = Stream(seed, f"options/{profile}/scrub")
     return stream.between(400, 1_500) if stream.chance(1, 4) else 0
 
 
 def _widened(options: SimOptions) -> SimOptions:
-    """What a wide seed has beyond a swarm's."""
+    """Returns the options with those that only wide seeds have."""
     stream = Stream(options.seed, "options/wide/more")
     replication = stream.between(1, VOTERS_MAX)
     brokers = replication + stream.below(_SPARES_MAX + 1)
     controllers = [count for count in (1, 3, 5) if count <= brokers]
     heartbeat_ms, election_ms = _TIMINGS_MS[stream.below(len(_TIMINGS_MS))]
-    longer = election_ms // 150  # what a round of messages takes stays far below an election
+    longer = election_ms // 150  # a round of messages stays far below an election
     return attrs.evolve(
         options,
         brokers=brokers,
@@ -411,7 +422,7 @@ def _widened(options: SimOptions) -> SimOptions:
 
 
 def _draw_gaps(stream: Stream, seed: int, profile: str, trio: bool) -> tuple[tuple[str, int], ...]:
-    """How often each source strikes; half of them never do."""
+    """Draw how often each source strikes; half of them never do."""
     dose = DOSES[Stream(seed, f"options/{profile}/dose").below(len(DOSES))]
     dose = max(DOSES) if profile == GROUPS else dose
     gaps = []
@@ -428,31 +439,32 @@ def _draw_gaps(stream: Stream, seed: int, profile: str, trio: bool) -> tuple[tup
 
 
 def _draw_release(seed: int, profile: str, upgrades_ms: int) -> int:
-    """Where releases change, one cluster in four is founded by the second."""
+    """Draw the first release: where releases change, one cluster in four is founded by the
+    second."""
     later = Stream(seed, f"options/{profile}/release").chance(1, 4)
     return 1 if later and upgrades_ms else 0
 
 
 def _draw_pipelines(seed: int, profile: str) -> int:
-    """In a third of the seeds some send without waiting."""
+    """Draw how many producers send without waiting, in a third of the seeds."""
     stream = Stream(seed, f"options/{profile}/pipelines")
     return stream.between(1, 2) if stream.chance(1, 3) else 0
 
 
 def _draw_members(seed: int, profile: str) -> int:
-    """In a fifth of the seeds groups share the topic."""
+    """Draw how many members share the topic in groups, in a fifth of the seeds."""
     stream = Stream(seed, f"options/{profile}/members")
     return stream.between(1, 4) if stream.chance(1, 5) else 0
 
 
 def _draw_snapshots(seed: int, profile: str) -> int:
-    """In a third of the seeds the metadata log is cut short again and again."""
+    """Draw how often the metadata log is cut short, in a third of the seeds."""
     stream = Stream(seed, f"options/{profile}/metadata")
     return (4, 16, 64)[stream.below(3)] if stream.chance(1, 3) else 0
 
 
 def _draw_core(stream: Stream, brokers: int) -> tuple[int, ...]:
-    """In half of the seeds, a random majority."""
+    """Draw a random majority as the core, in half of the seeds."""
     numbers = list(range(1, brokers + 1))
     size = stream.between(brokers // 2 + 1, max(brokers - 1, brokers // 2 + 1))
     chosen = [numbers.pop(stream.below(len(numbers))) for _ in range(size)]
@@ -460,6 +472,6 @@ def _draw_core(stream: Stream, brokers: int) -> tuple[int, ...]:
 
 
 def _draw_rest(seed: int, trio: bool) -> str:
-    """Frozen in half of the wide seeds, and in all of trio mode."""
+    """Draw how the others fail: frozen in half of the wide seeds, and in all of trio mode."""
     found = RESTS[max(0, Stream(seed, "options/wide/rest").below(4) - 1)]
     return FROZEN if trio else found

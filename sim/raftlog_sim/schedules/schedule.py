@@ -1,21 +1,21 @@
 """A run as explicit data: options, and a list of steps that say what happens when, to whom.
 
-Any subset of the steps is a legal run: a step whose target is not there does nothing, and what
-undoes a step belongs to the step (`for_ms`). Targets are named, so that a subset still means the
-same: a node by its number, or a role that is looked up when the step strikes.
+Any subset of the steps is a legal run: a step whose target is not there does nothing, and the end
+of a step belongs to the step (`for_ms`). Targets have names, so a subset still means the same. A
+name is a node's number, or a role that is looked up when the step strikes.
 
     n2            node 2
-    leader:0      who leads partition 0 of the topic
+    leader:0      the leader of partition 0 of the topic
     follower:0    the lowest-numbered running node with a replica of partition 0 that does not lead
-    controller    who leads the metadata group
-    coordinator:0 who coordinates the consumer group g0
-    most-led      who leads the most partitions
+    controller    the leader of the metadata group
+    coordinator:0 the coordinator of the consumer group g0
+    most-led      the node that leads the most partitions
     n1+leader:2   several
     all           every node
 
 The document form is plain JSON, `{"version": 1, "options": {...}, "steps": [{"at": 120, "kind":
-"power", "node": "leader:0", "keep": "none", "for": 300}, ...]}`; it round-trips exactly, and what
-is not understood is refused.
+"power", "node": "leader:0", "keep": "none", "for": 300}, ...]}`. It round-trips exactly. The reader
+refuses everything that it does not know.
 """
 
 import json
@@ -56,8 +56,8 @@ Argument = int | str
 
 @final
 class Step(NamedTuple):
-    """What happens at an instant, in ms from the start of the safety phase. `for_ms` 0, for a kind
-    that lasts: until everything is healed."""
+    """A step at an instant, in milliseconds from the start of the safety phase. With `for_ms` 0 a
+    step that lasts goes on until everything is healed."""
 
     at_ms: int
     kind: str
@@ -65,12 +65,12 @@ class Step(NamedTuple):
     for_ms: int = 0
 
     def argument(self, name: str) -> Argument:
-        """An argument by its name."""
+        """Returns an argument by its name."""
         names = [each for each, _ in KINDS[self.kind].arguments]
         return self.arguments[names.index(name)]
 
     def document(self) -> dict[str, Argument]:
-        """As JSON."""
+        """Returns the step as JSON."""
         found: dict[str, Argument] = {"at": self.at_ms, "kind": self.kind}
         for (name, _), value in zip(KINDS[self.kind].arguments, self.arguments, strict=True):
             found[name] = value
@@ -88,7 +88,7 @@ class Step(NamedTuple):
 
 
 def step(at_ms: int, kind: str, for_ms: int = 0, **arguments: Argument) -> Step:
-    """A checked step. Raises `OperatingError` for what no step can be."""
+    """Make a checked step. Raises `OperatingError` for values that no step can have."""
     spec = KINDS.get(kind)
     if spec is None:
         raise OperatingError("no such kind of step", on=f"{kind!r:.80}", do=_nearest(kind))
@@ -139,7 +139,7 @@ def _check_argument(kind: str, name: str, form: str, value: object) -> None:
 
 
 def is_target(text: str) -> bool:
-    """Whether this names nodes, see the module."""
+    """Whether the text names nodes, as in the module's docstring."""
     return len(text) <= 200 and all(_TARGET.fullmatch(part) for part in text.split("+"))
 
 
@@ -157,11 +157,11 @@ class Schedule:
     steps: tuple[Step, ...] = attrs.field(converter=_in_order)
 
     def with_steps(self, steps: Iterable[Step]) -> "Schedule":
-        """The same run with other steps."""
+        """Returns the same run with other steps."""
         return Schedule(self.options, tuple(steps))
 
     def document(self) -> dict[str, Any]:
-        """As JSON; `schedule_from` reads it back."""
+        """Returns the run as JSON; `schedule_from` reads it back."""
         return {
             "version": VERSION,
             "options": self.options.document(),
@@ -169,15 +169,18 @@ class Schedule:
         }
 
     def text(self) -> str:
-        """The document as text, a line a step; equal schedules give equal text."""
+        """Returns the document as text, a line for each step; equal schedules give equal text."""
         rows = ",\n".join(json.dumps(each.document()) for each in self.steps)
         options = json.dumps(self.options.document())
         return f'{{"version": {VERSION}, "options": {options}, "steps": [\n{rows}\n]}}\n'
 
 
 def schedule_from(document: object) -> Schedule:
-    """The schedule of a document. Raises `OperatingError` for another version, an unknown kind or
-    option, and every value that cannot be."""
+    """Returns the schedule of a document.
+
+    Raises `OperatingError` for another version, an unknown kind or option, and every impossible
+    value.
+    """
     if not isinstance(document, dict):
         raise OperatingError("a schedule is an object", on="schedule", do=_WRITTEN)
     if document.get("version") != VERSION:
@@ -218,7 +221,7 @@ def _step_from(row: object, number: int) -> Step:
 
 
 def schedule_from_text(text: str) -> Schedule:
-    """As `schedule_from`, from JSON text."""
+    """Returns the schedule of a JSON text, as `schedule_from` does."""
     try:
         return schedule_from(json.loads(text))
     except (ValueError, RecursionError) as error:

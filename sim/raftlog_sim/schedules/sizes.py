@@ -1,5 +1,7 @@
-"""What the options of a run make of a broker's configuration: sizes so small that their edges are
-common, and the rarer modes."""
+"""The broker configuration that the options of a run give: small sizes, whose edges are common.
+
+It has the rarer modes too.
+"""
 
 from typing import TYPE_CHECKING, Final
 
@@ -23,10 +25,11 @@ _TIGHT: Final = BrokerLimits(
     output_bytes=6_000,
     held_bytes=8_000,
 )
-"""Every limit admits one request of any size, so nothing comes to a halt."""
+"""Small limits, each of which admits one request of any size, so nothing comes to a halt."""
 _METADATA_SEGMENT_BYTES: Final = 8_000
 _ELECTIONS_A_SESSION: Final = 4
-"""A controller is elected, and hears of who lives, before it fences anybody."""
+"""The session of a broker, in election timeouts. A controller is elected, and hears of the live
+brokers, before it fences one."""
 _SESSION_MS_MIN: Final = 800
 _ELECTIONS_A_MEMBER: Final = 5
 OFFSETS_RETENTION_MS: Final = 3_600_000
@@ -34,19 +37,25 @@ OFFSETS_PARTITIONS: Final = 2
 
 
 def session_ms(options: SimOptions) -> int:
-    """The session of a group's member. It outlives the failover of a coordinator, so that nobody is
-    expired whom the old one still hears."""
+    """Returns the session of a group's member.
+
+    It outlives the failover of a coordinator, so that no member expires that the old one still
+    hears.
+    """
     return max(_SESSION_MS_MIN, _ELECTIONS_A_MEMBER * options.election_ms)
 
 
 def rebalance_ms(options: SimOptions, group: int) -> int:
-    """How long a rebalance waits for a member that does not come back: until its session is over,
-    or, in groups of odd number, half as long."""
+    """Returns how long a rebalance waits for a member that does not come back.
+
+    It waits until the member's session is over or, in groups of odd number, half as long.
+    """
     return session_ms(options) // 2 if group % 2 else 2 * session_ms(options)
 
 
 def _with_groups(options: SimOptions, config: BrokerConfig) -> BrokerConfig:
-    """How groups are kept: few partitions, and a short delay in every second seed."""
+    """Returns the configuration of groups: few partitions, and a short delay in every second
+    seed."""
     return attrs.evolve(
         config,
         groups=GroupSettings(
@@ -64,7 +73,7 @@ def _with_groups(options: SimOptions, config: BrokerConfig) -> BrokerConfig:
 
 
 def configured(options: SimOptions, config: BrokerConfig) -> BrokerConfig:
-    """The configuration of one broker of such a run."""
+    """Returns the configuration of one broker of such a run."""
     election_ns = millis(options.election_ms)
     config = attrs.evolve(
         config,
@@ -101,7 +110,7 @@ def configured(options: SimOptions, config: BrokerConfig) -> BrokerConfig:
 
 
 def shape(world: "World", schedule: "Schedule") -> None:
-    """How the world of this schedule is."""
+    """Set up the world for this schedule."""
     options = schedule.options
     world.sync_ns = options.sync_us * NANOS_PER_MICRO
     world.turn_ns = options.turn_us * NANOS_PER_MICRO

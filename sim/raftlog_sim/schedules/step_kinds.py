@@ -1,4 +1,4 @@
-"""All kinds of steps: what each takes, whether it lasts, who performs it, and what it does."""
+"""All kinds of steps: their arguments, whether they last, who performs them, and what they do."""
 
 from typing import Final, NamedTuple, final
 
@@ -343,17 +343,17 @@ KINDS: Final = {
 }  # fmt: skip
 
 CHURN: Final = ("reassign", "create-topic", "grow-topic")
-"""Kinds that place replicas anew."""
+"""Kinds that give replicas new places."""
 OUTSIDE_ATLAS: Final = ("lying-sync", "rot-everywhere", "empty-disk")
-"""Kinds that no protocol survives: for scenarios that are about them."""
+"""Kinds that no protocol survives, only for scenarios about them."""
 OF_LINKS: Final = ("relay", "divert", "lie")
 """Kinds that strike byte streams between brokers, in trio mode."""
 OF_MEMBERS: Final = ("consume", "commit", "die", "committed", "impostor")
-"""Kinds of members of groups, and of who would be one."""
+"""Kinds of members of groups, and of impostors."""
 DEMANDS: Final = ("must-be-led",)
 """Kinds that do nothing, and say what a scenario expects at an instant."""
 
 
 def is_fault(kind: str) -> bool:
-    """Whether the nemesis performs it; clients do the others."""
+    """Whether the nemesis performs the kind; clients perform the others."""
     return KINDS[kind].by == "nemesis"

@@ -1,6 +1,7 @@
-"""What the page of scenario lines says beside the tables that the reader itself uses
-(`step_kinds.KINDS`, `options.SimOptions`, `bounds.BOUNDS`): an example of each kind of step, and
-what each setting and each other line means. A test reads every example, and compares the names.
+"""Texts and examples for the page of scenario lines.
+
+They stand beside the tables that the reader itself uses (`step_kinds.KINDS`, `options.SimOptions`,
+`bounds.BOUNDS`). A test reads every example, and compares the names.
 """
 
 from typing import Final
@@ -86,12 +87,12 @@ EXAMPLES: Final = {
     "impostor": "500 impostor group=0 what=strangers",
     "flood": "500 flood node=leader:0 count=200 for 400",
 }
-"""Lines worth copying; a kind without one has a line that is made of its arguments."""
+"""Examples worth copying; a kind without one has a line made of its arguments."""
 _VALUES: Final = {"small": "1", "int": "1000", "nodes": "n2"}
 
 
 def example(name: str) -> str:
-    """A line of this kind of step."""
+    """Returns a line of this kind of step."""
     kind = KINDS[name]
     words = [f"{each}={_VALUES.get(form, form.split('|')[0])}" for each, form in kind.arguments]
     made = " ".join(["500", name, *words, *(["for 500"] if kind.lasts else [])])
@@ -144,7 +145,7 @@ SETTINGS: Final = {
         "50000",
     ),
 }
-"""What each setting means, and a value to show."""
+"""The meaning of each setting, and an example value."""
 
 HEADERS: Final = {
     "#": ("a story; the first line is the title", "# the leader dies"),
@@ -161,4 +162,4 @@ HEADERS: Final = {
            "of fault that did something and how often, `=> mutant N: ` with what caught it",
            "=> struck: crash 1"),
 }  # fmt: skip
-"""What each other line means, and one to show."""
+"""The meaning of each other line, and an example."""
