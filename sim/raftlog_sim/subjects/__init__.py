@@ -1,5 +1,6 @@
-"""What is simulated beside our own brokers: other people's libraries, as a control of the tools.
-What is here needs none of them; the modules below do.
+"""Subjects beside our own brokers: other people's libraries, as a control of the tools.
+
+This file needs none of them; the modules below do.
 """
 
 from typing import Final

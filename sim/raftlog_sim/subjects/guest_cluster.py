@@ -1,4 +1,4 @@
-"""Guests in virtual time: a heap of events, ticks, first-in first-out links, and what is seen.
+"""Guests in virtual time: a heap of events, ticks, first-in first-out links, and an onlooker.
 
 A link keeps its messages in order and loses them only with its connection, as TCP does. Faults are
 the verbs of a plan; nothing else is random but the library's own election timeouts.
@@ -62,12 +62,12 @@ class GuestCluster:
     # --- time ---
 
     def at(self, instant_us: int, action: Callable[..., None], *args: Any) -> None:
-        """`action(*args)` then; ties go by the order of scheduling."""
+        """Schedule `action(*args)`; ties go by the order of scheduling."""
         self._sequence += 1
         heappush(self._heap, (instant_us, self._sequence, action, args))
 
     def run_until(self, instant_us: int) -> None:
-        """Let everything happen that is due by then."""
+        """Perform everything that is due by then."""
         while self._heap and self._heap[0][0] <= instant_us:
             due, _, action, args = heappop(self._heap)
             self.clock.advance(due)
@@ -81,7 +81,7 @@ class GuestCluster:
             self.start(number)
 
     def start(self, number: int) -> None:
-        """Boot from what is in the node's folder."""
+        """Boot from the files in the node's folder."""
         if number in self.nodes:
             return
         home = None if self.folder is None else self.folder / f"n{number}"
@@ -99,7 +99,7 @@ class GuestCluster:
                 self._dial(number, other)
 
     def kill(self, number: int) -> None:
-        """kill -9: its connections break, its files stay."""
+        """Kill a process (kill -9): its connections break, its files stay."""
         node = self.nodes.pop(number, None)
         if node is None:
             return
@@ -167,7 +167,7 @@ class GuestCluster:
     # --- the verbs of a plan ---
 
     def do_write(self, target: str, name: str, count: str = "1", padding: str = "60") -> None:
-        """A client submits so many values at a node, or at whoever leads."""
+        """Let a client submit some values at a node, or at the leader."""
         node = self._target(target)
         for number in range(1, int(count) + 1 if node is not None else 0):
             assert node is not None, target
@@ -179,41 +179,41 @@ class GuestCluster:
         self.view.answered(self.clock.now_us, number, value, position, reason)
 
     def do_cut(self, one: str, other: str) -> None:
-        """The connection of two nodes breaks and cannot be made."""
+        """Break the connection of two nodes, and keep them from connecting."""
         first, second = int(one), int(other)
         self._cut[_pair(first, second)] = None
         self._break(first, second)
 
     def do_join(self, one: str, other: str) -> None:
-        """They can connect again, and do."""
+        """Let two nodes connect again, which they do."""
         first, second = int(one), int(other)
         self._cut.pop(_pair(first, second), None)
         self._dial(first, second)
 
     def do_reset(self, one: str, other: str) -> None:
-        """The connection breaks, loses what is queued, and is made again soon."""
+        """Break a connection, which loses its queue, and make it again soon."""
         first, second = int(one), int(other)
         self._break(first, second)
         self.at(self.clock.now_us + REDIAL_US, self._dial, first, second)
 
     def do_isolate(self, one: str) -> None:
-        """Nobody reaches that node."""
+        """Cut a node off from all others."""
         for other in self._everybody():
             if other != int(one):
                 self.do_cut(one, str(other))
 
     def do_rejoin(self, one: str) -> None:
-        """Everybody does again."""
+        """Let a node reach all others again."""
         for other in self._everybody():
             if other != int(one):
                 self.do_join(one, str(other))
 
     def do_hold(self, one: str, other: str) -> None:
-        """What goes from one to the other waits, in order, on a connection that stands."""
+        """Hold the messages from one node to the other, in order, on a connection that stands."""
         self._held[(int(one), int(other))] = None
 
     def do_release(self, one: str, other: str) -> None:
-        """It arrives, in order."""
+        """Deliver the held messages, in order."""
         pair = (int(one), int(other))
         self._held.pop(pair, None)
         link = self._links.get(pair)
@@ -222,7 +222,7 @@ class GuestCluster:
                 self._deliver(*pair, link.session)
 
     def do_pass(self, one: str, other: str, count: str) -> None:
-        """So many of the messages that wait on a held link arrive."""
+        """Deliver some of the messages that wait on a held link."""
         pair = (int(one), int(other))
         link = self._links.get(pair)
         if pair in self._held and link is not None:
@@ -232,7 +232,7 @@ class GuestCluster:
             self._held[pair] = None
 
     def do_kill(self, one: str) -> None:
-        """kill -9."""
+        """Kill one process (kill -9)."""
         self.kill(int(one))
 
     def do_start(self, one: str) -> None:
@@ -240,7 +240,7 @@ class GuestCluster:
         self.start(int(one))
 
     def do_killall(self) -> None:
-        """kill -9 of everybody at once."""
+        """Kill all processes at once (kill -9)."""
         for number in sorted(self.nodes):
             self.kill(number)
 
@@ -250,19 +250,21 @@ class GuestCluster:
             self.nodes[int(one)].compact()
 
     def do_tear(self, one: str, after: str) -> None:
-        """Die in the next rewrite of the journal, after so many entries."""
+        """Let the process die in the next rewrite of the journal, after some entries."""
         if int(one) in self.nodes:
             self.nodes[int(one)].die_in_rewrite(int(after))
 
     def do_copy(self, one: str) -> None:
-        """Remember the node's files as they are: all that a power loss would leave of them, for
-        the library never syncs."""
+        """Remember the node's files as they are.
+
+        A power loss would leave no more of them, since the library never syncs.
+        """
         home = self._home(one)
         shutil.rmtree(home.with_suffix(".old"), ignore_errors=True)
         shutil.copytree(home, home.with_suffix(".old"))
 
     def do_revert(self, one: str) -> None:
-        """Power loss: the node is gone and its files are those of the copy."""
+        """Let power fail: the node is gone, and its files are those of the copy."""
         self.kill(int(one))
         home = self._home(one)
         if home.with_suffix(".old").exists():
@@ -270,29 +272,29 @@ class GuestCluster:
             shutil.copytree(home.with_suffix(".old"), home)
 
     def do_elect(self, one: str) -> None:
-        """That node campaigns at its next tick."""
+        """Let that node campaign at its next tick."""
         self._quiet.pop(int(one), None)
         if int(one) in self.nodes:
             self.nodes[int(one)].elect()
 
     def do_quiet(self, one: str) -> None:
-        """That node does not campaign until told to."""
+        """Keep that node from campaigning until `do_elect` or `do_loud`."""
         self._quiet[int(one)] = None
 
     def do_loud(self, one: str) -> None:
-        """It campaigns again when it hears nothing."""
+        """Let that node campaign again when it hears nothing."""
         if self._quiet.pop(int(one), 0) is None and int(one) in self.nodes:
             self.nodes[int(one)].await_election()
 
     def do_member(self, target: str, number: str) -> None:
-        """The cluster is asked to take in a new node."""
+        """Ask the cluster to take in a new node."""
         node = self._target(target)
         if node is not None:
             self._added[int(number)] = None
             node.add_member(int(number), lambda *_: None)
 
     def do_heal(self) -> None:
-        """Everybody runs, reaches everybody and campaigns as it likes."""
+        """Let all nodes run, reach each other and campaign as they like."""
         self._cut.clear()
         for pair in list(self._held):
             self.do_release(str(pair[0]), str(pair[1]))
@@ -306,7 +308,7 @@ class GuestCluster:
                     self._dial(one, other)
 
     def do_settle(self) -> None:
-        """Nothing: only time passes until the next step."""
+        """Do nothing: only time passes until the next step."""
 
     # --- lookups ---
 
@@ -314,12 +316,12 @@ class GuestCluster:
         return self.leader() if target == "leader" else self.nodes.get(int(target))
 
     def reachable(self, number: int) -> list[int]:
-        """Who a node is connected to, and itself."""
+        """Returns the node and those to which it is connected."""
         peers = [other for one, other in self._links if one == number]
         return sorted([number, *peers])
 
     def leader(self) -> GuestNode | None:
-        """Whoever leads in the highest term."""
+        """Returns the leader of the highest term."""
         leading = [node for node in self.nodes.values() if node.leading]
         return max(leading, key=lambda node: node.term, default=None)
 

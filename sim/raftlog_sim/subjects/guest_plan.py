@@ -34,7 +34,7 @@ _LINES_MAX: Final = 20_000
 _WRITE_PARTS: Final = 6
 _BURST_MAX: Final = 6
 _OF_NODES: Final = ("one", "other", "target")
-"""What the arguments of verbs are called that name a node."""
+"""The names of verb arguments that name a node."""
 _BOUNDS: Final = {
     "nodes": (1, 9),
     "seed": BOUNDS["seed"],
@@ -45,7 +45,7 @@ _BOUNDS: Final = {
 
 @final
 class GuestStep(NamedTuple):
-    """At an instant, a verb of `GuestCluster` with its arguments."""
+    """A verb of `GuestCluster` with its arguments, at an instant."""
 
     at_ms: int
     verb: str
@@ -64,13 +64,13 @@ class GuestPlan:
     seed: int = 1
     settings: GuestSettings = attrs.Factory(GuestSettings)
     settle_ms: int = SETTLE_MS
-    """How long the cluster has after the last step before it is judged."""
+    """How long the cluster has after the last step before it is judged, in milliseconds."""
     steps: tuple[GuestStep, ...] = ()
     story: tuple[str, ...] = ()
     """The comment at the head of the file."""
 
     def text(self) -> str:
-        """The plan as a file that `parse` reads."""
+        """Returns the plan as a file that `parse` reads."""
         lines = [f"# {line}".rstrip() for line in self.story]
         lines += [f"subject {SUBJECT}", f"nodes {self.nodes}", f"seed {self.seed}"]
         if self.settle_ms != SETTLE_MS:
@@ -82,7 +82,7 @@ class GuestPlan:
         return "\n".join([*lines, *(str(step) for step in self.steps)]) + "\n"
 
     def document(self) -> dict[str, Any]:
-        """For run.json."""
+        """Returns the plan for run.json."""
         return {
             "subject": SUBJECT,
             "nodes": self.nodes,
@@ -93,7 +93,7 @@ class GuestPlan:
 
 
 def parse(text: str) -> GuestPlan:
-    """Read a plan. OperatingError names the line that makes no sense."""
+    """Read a plan. Raises `OperatingError` naming the line that makes no sense."""
     reader = _Reader()
     for number, line in enumerate(text.splitlines(), 1):
         try:
@@ -113,7 +113,7 @@ def parse(text: str) -> GuestPlan:
 
 
 def _check_nodes(step: GuestStep, nodes: int) -> None:
-    """A step that names a node that does not exist would do nothing, without a word."""
+    """Refuse a step for a node that does not exist: it would silently do nothing."""
     names = list(signature(getattr(GuestCluster, f"do_{step.verb}")).parameters)[1:]
     for name, value in zip(names, step.arguments, strict=False):
         if name in _OF_NODES and value.isdecimal() and not 1 <= int(value) <= nodes:
@@ -180,9 +180,14 @@ def _within(name: str, value: int) -> int:
 
 
 def draw_plan(seed: int, profile: str = "resets") -> GuestPlan:
-    """The plan of a seed. `resets` breaks links and nothing else; `kills` adds kill -9 of processes
-    that keep a journal; `restarts` kills everybody at once, brings back a part, and swaps one of
-    it for who stayed away, on a network without faults."""
+    """Returns the plan of a seed.
+
+    * `resets` breaks links and nothing else.
+    * `kills` adds kill -9 of processes that keep a journal.
+    * `restarts` kills all nodes at once, brings back a part, and swaps one of it for one that
+      stayed
+      away, on a network without faults.
+    """
     stream = Stream(seed, f"guest/{profile}")
     settings = GuestSettings(
         batch_bytes=stream.between(100, 300),
@@ -223,7 +228,7 @@ def _draw(stream: Stream, profile: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _restarts(stream: Stream) -> Iterator[GuestStep]:
-    """Rounds of: elections, everybody dies, two return and work, one of them is swapped."""
+    """Draw rounds: elections, all nodes die, two return and work, one of them is swapped."""
     now = _WARM_MS
     for number in range(_ROUNDS):
         for _ in range(stream.below(4)):

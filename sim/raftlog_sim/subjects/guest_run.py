@@ -1,8 +1,8 @@
-"""Play a plan of guests and judge it: what clients were promised, against what is there.
+"""Plays a plan of guests and judges it: the promises to clients against the final state.
 
-After the last step the cluster has time to settle. Then whoever leads in the highest term says what
-the final state is; an acknowledged value that is not in it is lost. Every run is written down in
-the common history format too, so that the judge of our own brokers judges guests.
+After the last step the cluster has time to settle. Then the leader of the highest term says what
+the final state is; an acknowledged value that is not in it is lost. Every run is also written in
+the common history format, so that the judge of our own brokers judges guests.
 """
 
 import io
@@ -37,13 +37,13 @@ _FAULTS: Final = {
     "start": "restart",
     "heal": "heal",
 }
-"""How the verbs of a plan are called in histories."""
+"""Verb -> its name in histories."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class GuestResult:
-    """What became of a plan. `failure` is `<class>: <what>`, or empty."""
+    """The result of a plan. `failure` is `<class>: <what>`, or empty."""
 
     plan: GuestPlan
     failure: str
@@ -62,11 +62,11 @@ class GuestResult:
         return self.failure.partition(":")[0]
 
     def verdict(self) -> Verdict:
-        """What the judge of histories says."""
+        """Returns the verdict of the judge of histories."""
         return check_history(io.StringIO(self.history))
 
     def document(self) -> dict[str, Any]:
-        """For run.json and `--format json`."""
+        """Returns the result for run.json and `--format json`."""
         return {
             "seed": self.plan.seed,
             "subject": f"pysyncobj {VERSION}",
@@ -81,7 +81,8 @@ class GuestResult:
         }
 
     def story(self) -> list[str]:
-        """The run for people: steps, changes of role, truncations, promises, what broke."""
+        """Returns the run for people: steps, changes of role, truncations, promises, broken
+        rules."""
         lines = [
             f"pysyncobj {VERSION}, {amount(self.plan.nodes, 'node')}, "
             f"{amount(len(self.plan.steps), 'step')}"
@@ -167,7 +168,8 @@ def _stuck(cluster: GuestCluster, reached: list[int]) -> str:
 
 
 def _history(plan: GuestPlan, view: GuestView, states: dict[int, list[str]], now_us: int) -> str:
-    """Every write is a process of its own; in the end the leader is read, after all else."""
+    """Returns the history: every write is a process of its own, and a last process reads the
+    leader."""
     text = io.StringIO()
     names: Any = tuple(f"n{number}" for number in range(1, plan.nodes + 1))
     options = {"consumer": "assign", "read_consistency": "linearizable"}

@@ -1,4 +1,4 @@
-"""Shrink a plan of guests: the fewest steps that fail with the same signature."""
+"""Shrinks a plan of guests to the fewest steps that fail with the same signature."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,8 +18,7 @@ _SETTLE_MS: Final = 4_000
 
 
 def shrink(plan: GuestPlan, original: str, effort: Effort) -> GuestPlan:
-    """A plan whose steps are a part of this one's and that fails with the signature
-    `original`."""
+    """Returns a plan with a part of these steps that fails with the signature `original`."""
 
     def fails(candidate: GuestPlan) -> bool:
         return signature(play(candidate).failure) == original
@@ -38,7 +37,8 @@ def shrink(plan: GuestPlan, original: str, effort: Effort) -> GuestPlan:
 
 
 def _smaller(plan: GuestPlan) -> Sequence[GuestPlan]:
-    """Less to do in each candidate: a shorter end, compaction after fewer entries, fewer steps."""
+    """Returns candidates with less to do: a shorter end, compaction after fewer entries, fewer
+    steps."""
     found = []
     if plan.settle_ms > _SETTLE_MS:
         found.append(attrs.evolve(plan, settle_ms=_SETTLE_MS))
@@ -51,7 +51,7 @@ def _smaller(plan: GuestPlan) -> Sequence[GuestPlan]:
 
 
 def _simpler(plan: GuestPlan) -> Sequence[GuestPlan]:
-    """Shorter gaps and rounder times."""
+    """Returns candidates with shorter gaps and rounder times."""
     found = []
     for place in range(1, len(plan.steps)):
         gap = plan.steps[place].at_ms - plan.steps[place - 1].at_ms - _GAP_MS

@@ -1,7 +1,7 @@
-"""What an onlooker sees of guests: the ghost log, what clients were told, and what must not be.
+"""An onlooker's view of guests: the ghost log, the answers to clients, and broken rules.
 
 The ghost log is everything that any node ever held committed. Each conviction names a rule of Raft
-that broke; the run goes on, for what clients lose shows only in the end.
+that broke. The run goes on, since only its end shows what clients lose.
 """
 
 import hashlib
@@ -33,8 +33,8 @@ class Conviction(NamedTuple):
 @final
 @attrs.define(eq=False)
 class GuestView:
-    """See the module. `lines` is the story in the form of trace.txt; `acknowledged` maps values to
-    the positions that clients were told."""
+    """The view of a run. `lines` is the story in the form of trace.txt. `acknowledged` maps values
+    to the positions that clients heard."""
 
     size: int
     lines: list[str] = attrs.Factory(list)
@@ -54,14 +54,14 @@ class GuestView:
     _members: dict[int, list[int]] = attrs.Factory(dict)
 
     def note(self, at_us: int, where: str, name: str, **more: Any) -> None:
-        """One line of the trace."""
+        """Add one line to the trace."""
         fields = "".join(f" {key}={value}" for key, value in more.items())
         self.lines.append(f"{at_us * 1000} {where} {name}{fields}")
 
     # --- processes and clients ---
 
     def started(self, at_us: int, node: GuestNode) -> None:
-        """A node boots."""
+        """Note that a node boots."""
         self.note(at_us, f"n{node.number}", "role", role="follower", term=node.term)
         self._commits[node.number] = 1
         self._lasts[node.number] = node.last
@@ -72,7 +72,7 @@ class GuestView:
             self._convict(at_us, MEMBERSHIP, node.number, f"{what} {node.members}")
 
     def killed(self, at_us: int, node: GuestNode) -> None:
-        """A node is gone; its journal is not."""
+        """Note that a node is gone; its journal is not."""
         self.note(at_us, f"n{node.number}", "role", role="down")
         self._members[node.number] = node.members
 
@@ -80,7 +80,7 @@ class GuestView:
         self.submitted_values[value] = (at_us, number)
 
     def answered(self, at_us: int, number: int, value: str, position: Any, reason: int) -> None:
-        """A client hears of its write."""
+        """Note the answer to a client's write."""
         if reason == SUCCESS:
             self.acknowledged[value] = (at_us, position)
             self.note(at_us, f"n{number}", "acknowledged", value=value, position=position)
@@ -88,7 +88,7 @@ class GuestView:
             self.refused[value] = at_us
 
     def delivered(self, sender: int, to: int, message: dict[str, Any]) -> None:
-        """A message arrives; it enters the hash of the run."""
+        """Note that a message arrives, and add it to the hash of the run."""
         self.events += 1
         fields = [message.get(field) for field in MESSAGE_FIELDS]
         self.digest.update(f"{sender} {to} {fields} {len(message.get('entries', ()))}\n".encode())
@@ -96,7 +96,7 @@ class GuestView:
     # --- rules ---
 
     def look(self, at_us: int, node: GuestNode, nodes: dict[int, GuestNode]) -> None:
-        """After anything happened to a node."""
+        """Check the rules after any event of a node."""
         number, last, commit = node.number, node.last, node.commit
         role = (node.leading, node.term)
         if role != self._roles[number]:
@@ -148,7 +148,8 @@ class GuestView:
         self._ghost_end = max(self._ghost_end, commit)
 
     def _durable(self, at_us: int, nodes: dict[int, GuestNode]) -> None:
-        """The newest committed entry is in the logs of a majority; nodes that are down count."""
+        """Check that the newest committed entry is in the logs of a majority; nodes that are down
+        count."""
         ghost = self._ghost.get(self._ghost_end)
         if ghost is None:
             return

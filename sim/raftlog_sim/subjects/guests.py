@@ -1,4 +1,4 @@
-"""What the tools need of guests, in one place: importing this needs the library."""
+"""Collects all that the tools need of guests; importing this module needs the library."""
 
 from raftlog_sim.subjects.guest_plan import draw_plan, parse
 from raftlog_sim.subjects.guest_run import play

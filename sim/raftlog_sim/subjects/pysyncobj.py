@@ -1,9 +1,9 @@
 """PySyncObj as a subject: the real library, unmodified, one object a node, in virtual time.
 
-Nothing of its source is changed. Three names that `pysyncobj.syncobj` imports are replaced while a
-run lasts: its clock, its dice and its poller. The transport is a class of ours behind the library's
-own interface; ticks come from the outside. Node ids are integers, for the library iterates sets of
-nodes. Its journals and dumps are real files: a kill drops the object and opens the files again.
+Its source stays as it is. While a run lasts, three names that `pysyncobj.syncobj` imports are
+replaced: its clock, its dice and its poller. Our own transport implements the library's interface,
+and ticks come from the outside. Node ids are integers, since the library iterates sets of nodes.
+Its journals and dumps are real files: a kill drops the object and opens the files again.
 
 The clock moves a little at each reading: while a dump is being written the library waits in a loop
 for time to pass.
@@ -25,7 +25,7 @@ from raftlog_sim.base.streams import Stream
 
 VERSION: Final[str] = library.VERSION
 READING_US: Final = 100
-"""How far each reading moves the clock."""
+"""How far each reading moves the clock, in microseconds."""
 SUCCESS: Final = 0
 LEADER: Final = 2
 NEVER_S: Final = 1e12
@@ -39,17 +39,17 @@ Answer = Callable[[Any, int], None]
 @final
 @attrs.define(eq=False)
 class GuestClock:
-    """Microseconds since the run began."""
+    """A clock of microseconds since the run began."""
 
     now_us: int = 0
 
     def seconds(self) -> float:
-        """What the library reads."""
+        """Returns the seconds that the library reads."""
         self.now_us += READING_US
         return self.now_us / 1e6
 
     def advance(self, to_us: int) -> None:
-        """At least that late."""
+        """Move the clock to at least that instant."""
         self.now_us = max(self.now_us, to_us)
 
 
@@ -66,7 +66,7 @@ class _Dice:
 
 @final
 class _NoPoller:
-    """There is nothing to poll."""
+    """A poller that has nothing to poll."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *_: None
@@ -74,7 +74,7 @@ class _NoPoller:
 
 @contextmanager
 def driven(clock: GuestClock, stream: Stream) -> Iterator[None]:
-    """While the block runs the library reads this clock and throws these dice."""
+    """Let the library read this clock and throw these dice during the block."""
     before = library.monotonicTime, library.random, library.createPoller
     library.monotonicTime = clock.seconds
     library.random = _Dice(stream)
@@ -111,7 +111,7 @@ class _Store(pysyncobj.SyncObj):  # type: ignore[misc]
 
     @pysyncobj.replicated  # type: ignore[untyped-decorator]
     def put(self, value: str, padding: str) -> int:
-        """Append a value; its position. The padding only makes the entry larger."""
+        """Append a value; returns its position. The padding only makes the entry larger."""
         del padding
         self.values.append(value)
         return len(self.values) - 1
@@ -133,15 +133,15 @@ class _Wire(Transport):  # type: ignore[misc]
 @final
 @attrs.frozen(kw_only=True)
 class GuestSettings:
-    """How the library is configured. Times are its defaults; sizes are small, so that a short run
-    meets what a long one would."""
+    """The configuration of the library. Times are its defaults. Sizes are small, so that a short
+    run meets what a long one would."""
 
     batch_bytes: int = 65_536
     chunk_bytes: int = 65_536
     compaction_entries: int = NO_COMPACTION
     journal: bool = False
     dump_file: bool = True
-    """Beside a journal: also a file for the dumps."""
+    """Whether a journal comes with a file for the dumps."""
     membership: bool = False
 
 
@@ -191,7 +191,7 @@ class GuestNode:
         self.wire._onNodeDisconnected(Node(peer))
 
     def submit(self, value: str, padding: int, then: Answer) -> None:
-        """A client's write; `then(position, reason)`."""
+        """Submit a client's write; `then(position, reason)` hears the answer."""
         self.store.put(value, "x" * padding, callback=then)
 
     def compact(self) -> None:
@@ -206,16 +206,16 @@ class GuestNode:
         self.store._SyncObj__raftElectionDeadline = 0.0
 
     def hold_election(self) -> None:
-        """Never campaign, until `elect` or a message from a leader."""
+        """Keep the node from campaigning until `elect` or a message from a leader."""
         self.store._SyncObj__raftElectionDeadline = NEVER_S
 
     def await_election(self) -> None:
-        """Campaign after an ordinary timeout without a leader."""
+        """Let the node campaign after an ordinary timeout without a leader."""
         deadline = library.monotonicTime() + self.store._SyncObj__generateRaftTimeout()
         self.store._SyncObj__raftElectionDeadline = deadline
 
     def die_in_rewrite(self, after: int) -> None:
-        """When the journal is next rewritten, the process dies after so many entries of it."""
+        """Let the process die in the next rewrite of its journal, after some of the entries."""
         journal = self.journal
         clear, add = journal.clear, journal.add
         left: list[int] = []
@@ -234,14 +234,14 @@ class GuestNode:
         journal.clear, journal.add = trapped_clear, trapped_add
 
     def kill(self) -> None:
-        """The process is gone; its files stay as they are."""
+        """End the process; its files stay as they are."""
         self.journal._destroy()
 
     # --- what can be seen of it ---
 
     @property
     def journal(self) -> Any:
-        """The library's own log object."""
+        """Returns the library's own log object."""
         return self.store._SyncObj__raftLog
 
     @property
@@ -253,7 +253,7 @@ class GuestNode:
         return int(self.journal[-1][1])
 
     def entry(self, index: int) -> GuestEntry | None:
-        """What it holds at an index."""
+        """Returns the entry at an index; None when the node has none there."""
         place = index - self.first
         if not 0 <= place < len(self.journal):
             return None
@@ -282,5 +282,5 @@ class GuestNode:
 
     @property
     def members(self) -> list[int]:
-        """Ids of the members that it knows, itself included."""
+        """Returns the ids of the members that the node knows, itself included."""
         return sorted([self.number, *(node.id for node in self.store.otherNodes)])
