@@ -1,6 +1,4 @@
-"""Things that all clients of a world have in common: the topic, their options, and the history
-that they share.
-"""
+"""The parts that all clients of a world share: the topic, their options, and the history."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -15,11 +13,11 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "t"
 CHURN: Final = "churn-"
-"""How the names of topics begin that are made and deleted."""
+"""The prefix of the names of topics that are created and deleted."""
 
 
 def client_options(world: "World", name: str) -> ClientOptions:
-    """Those of a client with little patience."""
+    """Returns the options of a client with little patience."""
     return ClientOptions(
         bootstrap=tuple((f"n{number}", 9092) for number in sorted(world.nodes)),
         client_id=name,
@@ -48,17 +46,17 @@ class SharedHistory(Protocol):
         ...
 
     def begin(self, process: int, partition: int, value: str) -> None:
-        """A record is about to be sent."""
+        """Note that a record is about to be sent."""
         ...
 
     def ok(self, process: int, partition: int, offset: int, value: str) -> None:
-        """Its producer knows where it lies."""
+        """Note that the producer knows where the record lies."""
         ...
 
     def failed(self, process: int, error: RaftlogError) -> None:
-        """It is certainly not stored."""
+        """Note that the record is certainly not stored."""
         ...
 
     def unclear(self, process: int, error: RaftlogError) -> None:
-        """It may be stored or not."""
+        """Note that the record may be stored or not."""
         ...

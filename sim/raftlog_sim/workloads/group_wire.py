@@ -1,5 +1,6 @@
-"""What a simulated member of a group says to brokers and is told, read from its frames: the
-evidence that `group_checks` judges. The member itself is the product's client and is asked nothing.
+"""Reads the requests and answers of a simulated group member from its frames, for `group_checks`.
+
+The member itself is the product's client and is asked nothing.
 """
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
@@ -45,10 +46,10 @@ class GroupWire:
     checks: GroupChecks
     process: int
     owed: dict[tuple[int, int], MemberRequest] = attrs.Factory(dict)
-    """What is not answered yet, by connection and number."""
+    """Unanswered requests, by connection and number."""
 
     def says(self, dial: int, frame: bytes) -> None:
-        """A request leaves."""
+        """Note a request that leaves."""
         key = int.from_bytes(frame[:2], "big")
         if key not in _OF_GROUPS:
             return
@@ -59,7 +60,7 @@ class GroupWire:
         self.checks.open[place, self.process] = key
 
     def hears(self, dial: int, frame: bytes) -> None:
-        """An answer has come."""
+        """Check an answer that has come."""
         correlation = int.from_bytes(frame[:4], "big")
         place = (dial, correlation)
         asked = self.owed.pop(place, None)
@@ -80,7 +81,7 @@ class GroupWire:
             self.invariants.judge((("group-on-record", problem),))
 
     def loses(self, dial: int) -> None:
-        """A connection is gone: its requests are never answered."""
+        """Note that a connection is gone: its requests are never answered."""
         for place in [each for each in self.owed if each[0] == dial]:
             del self.owed[place]
             self.checks.closed((place, self.process))

@@ -1,6 +1,7 @@
-"""A client that speaks for others: wrong generations, ids of nobody, joins that it takes no answer
-of, commits of a member that has left. It writes its requests by hand, to whoever coordinates now.
+"""A client that speaks for others.
 
+It sends wrong generations, ids that no member has, joins whose answers it ignores, and commits of a
+member that has left. It writes its requests by hand, to the present coordinator.
     group-fences    what it may not do is refused, whatever the group does meanwhile
 """
 
@@ -40,34 +41,34 @@ if TYPE_CHECKING:
 
 _LOOK_NS: Final = millis(4)
 _FAR: Final = 1_000
-"""Generations beyond any that a run reaches."""
+"""A generation beyond any that a run reaches."""
 _VERSIONS: Final = {ApiKey.OFFSET_COMMIT: 9, ApiKey.OFFSET_FETCH: 9}
-"""The last that name topics."""
+"""The last versions that name topics."""
 _VALUE: Final = 987_654
-"""An offset that nobody else commits."""
+"""An offset that no other client commits."""
 Asks = tuple[tuple[ApiKey, Any], ...]
 """Requests that are sent at once, one behind the other."""
 Script = Generator[Asks, Any, None]
-"""Each yield gives the answers, or the one answer."""
+"""A script: each yield sends requests and gives their answers, or the one answer."""
 
 
 @final
 @attrs.define(eq=False)
 class Impostors:
-    """See the module."""
+    """All impostors of a run."""
 
     world: "World"
     invariants: "Invariants"
     session_ms: int
     busy: int = 0
     done: dict[str, int] = attrs.Factory(dict)
-    """How many answers each script was given."""
+    """How many answers each script got."""
     twins: int = 0
-    """Joins that came twice and were both answered with the generation."""
+    """How many double joins were both answered with the generation."""
     _named: int = 0
 
     def perform(self, group: str, what: str) -> None:
-        """Begin one script of `WHATS`; nothing when nobody coordinates the group."""
+        """Begin one script of `WHATS`; do nothing when no node coordinates the group."""
         found = coordinator_of(self.world, group)
         if found is None:
             return
@@ -114,7 +115,7 @@ class Impostors:
     # --- scripts ----------------------------------------------------------------------------------
 
     def _generations(self, group: str) -> Script:
-        """Another member's id, with generations that are not the group's."""
+        """Use another member's id, with generations that are not the group's."""
         live = live_group(self.world, group)
         if live is None or not live.members:
             return
@@ -130,7 +131,7 @@ class Impostors:
                 self._refused(f"a commit of generation {generation}", _code(answer))
 
     def _strangers(self, group: str) -> Script:
-        """Ids that nobody has, and an instance id that nobody has."""
+        """Use a member id and an instance id that no member has."""
         live = live_group(self.world, group)
         generation = 1 if live is None else live.generation
         for who in (("nobody", None), ("nobody", "no-instance")):
@@ -147,8 +148,10 @@ class Impostors:
             self._refused("a join of an id that was never given", answer.error_code)
 
     def _joins(self, group: str) -> Script:
-        """It asks for an id again and again, and joins with none of them: ids that are pending hold
-        nobody up for longer than a session."""
+        """Ask for an id again and again, and join with none of them.
+
+        Pending ids must not delay the group for longer than a session.
+        """
         member = ""
         for _ in range(4):
             answer = yield _ask(ApiKey.JOIN_GROUP, self._join(group, ""))
@@ -161,7 +164,7 @@ class Impostors:
             self._refused("a join of a pending id that has left", answer.error_code)
 
     def _twice(self, group: str) -> Script:
-        """It joins twice at once, as a client that has lost patience: both get an answer."""
+        """Join twice at once, as a client that has lost patience: both joins get an answer."""
         answer = yield _ask(ApiKey.JOIN_GROUP, self._join(group, ""))
         if answer.error_code != ErrorCode.MEMBER_ID_REQUIRED:
             return
@@ -173,7 +176,7 @@ class Impostors:
         yield _ask(ApiKey.LEAVE_GROUP, _leave(group, member))
 
     def _deleter(self, group: str) -> Script:
-        """A program commits for a group of its own, deletes that, and finds nothing."""
+        """Commit for a group of its own, delete that group, and find nothing."""
         own = self._neighbour(group)
         answer = yield _ask(ApiKey.OFFSET_COMMIT, _commit(own, -1, ("", None)))
         if _code(answer) != ErrorCode.NONE:
@@ -192,8 +195,10 @@ class Impostors:
             self.invariants.judge((("group-offsets-kept", problem),))
 
     def _traveller(self, group: str) -> Script:
-        """A program commits where it stands in a topic that may be deleted at any time. What is
-        kept of it must go with the topic, see `group_rest`."""
+        """Commit the position in a topic that may be deleted at any time.
+
+        The offset must go with the topic, see `group_rest`.
+        """
         images = [node.broker.context.image for node in self.world.running()]
         newest = max(images, key=lambda image: image.version)
         topic = next((name for name in sorted(newest.names) if name.startswith(CHURN)), None)
@@ -202,13 +207,13 @@ class Impostors:
             yield _ask(ApiKey.OFFSET_COMMIT, commit)
 
     def _neighbour(self, group: str) -> str:
-        """A name that nobody has, of a group that lies in the same partition."""
+        """Returns an unused name of a group in the same partition."""
         mine = partition_of(group, OFFSETS_PARTITIONS)
         names = (f"own-{self._named}-{number}" for number in range(100))
         return next(each for each in names if partition_of(each, OFFSETS_PARTITIONS) == mine)
 
     def _left(self, group: str) -> Script:
-        """It joins, syncs and leaves; then it goes on as if it had not."""
+        """Join, sync and leave; then go on as if it had not left."""
         joined = yield from self._join_whole(group)
         if joined is None:
             return
@@ -216,14 +221,14 @@ class Impostors:
         yield _ask(ApiKey.SYNC_GROUP, _sync(group, generation, who, {}))
         answer = yield _ask(ApiKey.LEAVE_GROUP, _leave(group, *who))
         if answer.error_code:
-            return  # whoever was asked coordinates no more
+            return  # that node coordinates no more
         answer = yield _ask(ApiKey.OFFSET_COMMIT, _commit(group, generation, who))
         self._refused("a commit of a member that has left", _code(answer))
         answer = yield _ask(ApiKey.HEARTBEAT, HeartbeatRequest(group, generation, *who))
         self._refused("a heartbeat of a member that has left", answer.error_code)
 
     def _vanished_leader(self, group: str) -> Script:
-        """It joins, leads perhaps, never syncs, and is heard of no more."""
+        """Join, lead perhaps, never sync, and disappear."""
         yield from self._join_whole(group)
 
     def _join_whole(self, group: str) -> Generator[Asks, Any, Any]:

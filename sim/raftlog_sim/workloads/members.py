@@ -1,14 +1,14 @@
 """Members of consumer groups: the product's own consumer, polled as a program polls it.
 
-    consume     a slot begins: it subscribes to the topic, polls every so many ms, and leaves the
-                group when the step ends; what it was given it commits, now and then
-    commit      a slot commits where it stands
-    committed   somebody asks what a group has committed
-    die         a slot is gone without a word, as a killed process is; its session runs out
-    impostor    somebody who speaks for others, see `impostor`
+    consume     a slot begins: it subscribes to the topic, polls every few milliseconds, and leaves
+                the group when the step ends; it commits now and then what it was given
+    commit      a slot commits its positions
+    committed   a client asks what a group has committed
+    die         a slot ends without a word, as a killed process does; its session runs out
+    impostor    a client speaks for others, see `impostor`
 
-A static slot comes back under the name that it had. What members say and hear is judged by
-`group_checks`; in the end everybody who is left must have settled, see `group_rest`.
+A static slot comes back under the name that it had. `group_checks` judges all requests and answers
+of members. In the end all that are left must have settled, see `group_rest`.
 """
 
 from collections.abc import Callable
@@ -39,21 +39,22 @@ MEMBER: Final = 3_000_000
 """The process number of the first member."""
 _POLL_WAIT_NS: Final = millis(40)
 _SUSPECT_NS: Final = millis(100)
-"""Members soon ask others where a silent coordinator is, and hear it before a heartbeat is over."""
+"""Members soon ask others where a silent coordinator is, and learn it before a heartbeat is
+over."""
 _PATIENT_NS: Final = millis(1_000)
-"""Who only asks waits for a coordinator that is silent."""
+"""A client that only asks waits for a coordinator that is silent."""
 _ASK_AGAIN_NS: Final = millis(50)
 _COMMIT_MS: Final = 60
 _RECORDS_MAX: Final = 20
 HEARTBEAT_MS: Final = 100
 _INSTANCES: Final = {"dynamic": None, "static": "i{slot}", "shared": "i"}
-"""Instance ids; who shares one is fenced by the next who has it."""
+"""Instance ids by kind. Slots with the same id fence each other."""
 
 
 @final
 @attrs.define(eq=False)
 class SimMember:
-    """One life of a slot. `over` once it has left or died."""
+    """One life of a slot. `over` is set once it has left or died."""
 
     slot: int
     process: int
@@ -65,9 +66,9 @@ class SimMember:
     leaving: bool = False
     polling: bool = False
     poll: int = 0
-    """Counts polls, so that a poll's end is not taken for that of a later one."""
+    """How many polls there were, so that the end of a poll is not taken for that of a later one."""
     refused: int = 0
-    """How often a poll raised something."""
+    """How often a poll raised an error."""
 
 
 @final
@@ -106,7 +107,7 @@ class Members:
     # --- steps ------------------------------------------------------------------------------------
 
     def perform(self, step: Step) -> None:
-        """One step of `OF_MEMBERS`."""
+        """Perform one step of `OF_MEMBERS`."""
         if step.kind == "impostor":
             group = f"g{step.argument('group')}"
             self.impostors.perform(group, str(step.argument("what")))
@@ -118,7 +119,7 @@ class Members:
         member = self.slots.get(slot)
         if (member is None or member.over) is not (
             step.kind == "consume"
-        ):  # it lives already, or there is none to do it
+        ):  # the member lives already, or there is none
             self.in_vain.append(str(step))
         elif member is None or member.over:
             self._consume(slot, step)
@@ -186,7 +187,7 @@ class Members:
         self.world.after(member.every_ns, self._poll, member)
 
     def _look(self, member: SimMember) -> None:
-        """Whether the poll under way has something to give out."""
+        """Take the records that the poll under way has to give out, if any."""
         consumer = member.consumer
         if not member.polling or member.over:
             return
@@ -222,7 +223,7 @@ class Members:
     # --- the end of a member ----------------------------------------------------------------------
 
     def _leave(self, member: SimMember) -> None:
-        """As a program that ends: commit, then leave."""
+        """End as a program ends: commit, then leave."""
         if not (member.over or member.leaving):
             member.leaving = True
             member.client.begin(
@@ -247,20 +248,20 @@ class Members:
 
     @property
     def alive(self) -> list[SimMember]:
-        """Who belongs to a group now."""
+        """Returns the members that belong to a group now."""
         return [each for each in self.slots.values() if not (each.over or each.leaving)]
 
     def leave_all(self) -> None:
-        """Everybody leaves."""
+        """Let all members leave."""
         for member in self.slots.values():
             self._leave(member)
 
     def all_over(self) -> bool:
-        """Whether everybody has left, and every impostor gave up."""
+        """Whether all members have left, and every impostor gave up."""
         return all(each.over for each in self.slots.values()) and not self.impostors.busy
 
     def audit(self) -> None:
-        """Somebody asks for all offsets of all groups, and is judged as members are."""
+        """Ask for all offsets of all groups; the answers are judged as those of members are."""
         for group in self.groups:
             self._asks += 1
             self._ask(group, partial(self._audited, group))
@@ -271,18 +272,19 @@ class Members:
         self._auditor.call(fetch_offsets(group), then)
 
     def _audited(self, group: str, outcome: Any) -> None:
-        """A whole cluster answers in the end; what it says is judged by `group_wire`."""
+        """Note an answer, which `group_wire` judges; ask again after an error, as the cluster is
+        whole now."""
         if isinstance(outcome, RaftlogError):
             self.world.after(_ASK_AGAIN_NS, self._ask, group, partial(self._audited, group))
         else:
             self._asks -= 1
 
     def audited(self) -> bool:
-        """Whether all of that is answered."""
+        """Whether all these questions are answered."""
         return self._asks == 0
 
     def skipped(self, acknowledged: dict[tuple[int, int], str]) -> str:
-        """See `group_checks`."""
+        """Returns the skipped records, see `group_checks`."""
         return self.checks.skipped(acknowledged, TOPIC)
 
 
@@ -291,12 +293,15 @@ def _commit_all(consumer: GroupConsumer, call: int) -> None:
 
 
 def _ignore(outcome: Any) -> None:
-    """A commit that failed is tried again by the next one; who asks may be refused."""
+    """Ignore an outcome: the next commit repeats a failed one, and a question may be refused."""
     del outcome
 
 
 def patience_ns(options: SimOptions) -> int:
-    """How long a group of a whole cluster may take to settle: a join that waits for the missing, a
-    session that runs out, and a client that looks for its coordinator."""
+    """Returns how long a group of a whole cluster may take to settle.
+
+    A join waits for the missing members, a session runs out, and a client looks for its
+    coordinator.
+    """
     longest_ms = max(rebalance_ms(options, 0), rebalance_ms(options, 1))
     return millis(longest_ms + session_ms(options)) + 3_000 * NANOS_PER_MILLI

@@ -1,10 +1,11 @@
-"""Plain producers that do not wait: many requests under way on one connection, none of them
-numbered, none ever repeated.
+"""Plain producers that do not wait: many requests under way on one connection.
 
-What they send in one burst shares turns of the leader, where requests of one stream are taken
-together (decision 0052). Each record under way is a process of its own in the history; a process
-whose record has an unknown outcome is retired. A broker promises that only errors 7 and 20 leave
-open whether a batch was written (decision 0042); every other refusal is written down as a failure.
+None of the requests is numbered, and none is ever repeated. The requests of one burst share turns
+of the leader, which takes requests of one stream together (decision 0052). Each record under way is
+a process of its own in the history. A process whose record has an unknown outcome is retired.
+
+A broker promises that only REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND leave open
+whether a batch was written (decision 0042). Every other refusal is written down as a failure.
 """
 
 from collections import deque
@@ -33,9 +34,9 @@ from raftlog_sim.workloads.callers import Caller, SharedHistory
 
 PIPELINE: Final = 3_000_000
 _PROCESSES: Final = 100_000
-"""Process numbers of one slot."""
+"""How many process numbers a slot has."""
 UNDER_WAY_MAX: Final = 40
-"""Requests of one producer: more than are taken together."""
+"""The most requests of one producer that are under way: more than the leader takes together."""
 WAITING_MAX: Final = 200
 _TIMEOUT_NS: Final = millis(4_000)
 _BROKER_MS: Final = 1_100
@@ -46,7 +47,7 @@ _OPEN_ENDS: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_
 @final
 @attrs.define(eq=False)
 class _Pipeline:
-    """One slot. What waits are partition and acks, a request each."""
+    """One slot. Each waiting request is a pair of partition and acks."""
 
     slot: int
     waiting: deque[tuple[int, int]] = attrs.Factory(deque)
@@ -54,14 +55,14 @@ class _Pipeline:
     batches: int = 0
     numbered: int = 0
     processes: int = 0
-    """How many there have been."""
+    """How many processes the slot has had."""
     idle: list[int] = attrs.Factory(list)
     """Processes that may send; the lowest first."""
     client: Caller | None = None
     generation: int = 0
 
     def process(self) -> int:
-        """One that sends nothing at present."""
+        """Returns a process that sends nothing at present."""
         if self.idle:
             return heappop(self.idle)
         self.processes += 1
@@ -71,18 +72,18 @@ class _Pipeline:
 @final
 @attrs.define(eq=False)
 class Pipelines:
-    """All of them in a world; `workload` has the history and knows what was acknowledged."""
+    """All pipelines of a world. `workload` has the history and knows what was acknowledged."""
 
     workload: SharedHistory
     records_max: int
-    """Records of one batch: one, two and so on in turn."""
+    """The most records of a batch; batches have one, two and so on in turn."""
     padded: Callable[[str], bytes]
     timestamp: Callable[[], WallMillis]
     topic: str
     _pipelines: dict[int, _Pipeline] = attrs.Factory(dict)
 
     def send(self, slot: int, partition: int, count: int, acks: str) -> None:
-        """So many requests more."""
+        """Send some more requests."""
         pipeline = self._pipelines.setdefault(slot, _Pipeline(slot))
         room = WAITING_MAX - len(pipeline.waiting)
         pipeline.waiting.extend([(partition, ACKS[acks])] * min(count, room))
@@ -109,7 +110,7 @@ class Pipelines:
         pipeline.client.call(ask, then)
 
     def _begin(self, pipeline: _Pipeline, partition: int) -> tuple[int, str]:
-        """A record for the history: its process, its value."""
+        """Begin a record in the history; returns its process and its value."""
         process, value = pipeline.process(), f"s{pipeline.slot}#{pipeline.numbered}"
         pipeline.numbered += 1
         self.workload.begin(process, partition, value)
@@ -143,13 +144,13 @@ class Pipelines:
             heappush(pipeline.idle, process)
         if failed:
             pipeline.waiting.clear()
-            if pipeline.client is client:  # it does not ask who leads now: the next one will
+            if pipeline.client is client:  # it keeps the old leader; the next client asks again
                 pipeline.client = None
         self._go_on(pipeline)
 
 
 def _is_certain(error: RaftlogError) -> bool:
-    """Whether nothing was written."""
+    """Whether the error proves that nothing was written."""
     if isinstance(error, KafkaError):
         return error.code not in _OPEN_ENDS
     return isinstance(error, NotDone)

@@ -1,8 +1,8 @@
-"""A client that asks where partitions begin and end, where their epochs do, and which record is the
-first from some timestamp on, in the midst of everything. `offset_checks` judges what it hears.
+"""A client that asks for offsets in the midst of everything; `offset_checks` judges the answers.
 
-It is the product's own client, and looks for leaders like all others. A question that is refused,
-or not answered in time, says nothing.
+It asks where partitions begin and end, where their epochs end, and which record is the first from
+some timestamp on. It is the product's own client, and looks for leaders like all others. A question
+that is refused, or not answered in time, says nothing.
 """
 
 from functools import partial
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Acknowledging(Protocol):
-    """The workload as these questions see it."""
+    """The workload as these questions need it."""
 
     world: "World"
     options: SimOptions
@@ -56,19 +56,19 @@ _TIMESTAMPS: Final = {
     LARGEST: asks.MAX_TIMESTAMP,
 }
 _NAMES: Final = {EPOCH_END: "epoch-ends-told", TIME: "times-told", LARGEST: "times-told"}
-"""Of the checks; of all other questions `offsets-told`."""
+"""The invariant that judges each kind of question; for all others it is `offsets-told`."""
 _BACK_MAX: Final = 8
 _FARTHER: Final = 2
-"""With one more `back` a timestamp is that of a batch four times, 2 to the power of this, farther
-from the end."""
+"""How much farther from the end the batch of a timestamp is with each `back`, as a power of 2: four
+times."""
 
 
 @final
 @attrs.define(eq=False)
 class _Question:
-    """One under way. `requests` are those that were made of it, each with the leader's epoch that
-    it named and the epoch that it asked for: the client takes the first answer that says something,
-    also to one that it had given up (wide seed 163)."""
+    """A question under way. `requests` are its requests, each with the leader's epoch and the epoch
+    that it asked for. The client takes the first answer that says something, even to a request that
+    it had given up (wide seed 163)."""
 
     what: str
     place: TopicPartition
@@ -76,11 +76,12 @@ class _Question:
     group: GroupId
     asked_at: Before
     timestamp_ms: int = 0
-    """That is looked up, of `TIME`."""
+    """The timestamp that a `TIME` question looks up."""
     requests: dict[tuple[int, int], None] = attrs.Factory(dict)
 
     def ask(self) -> Ask:
-        """For the client; who leads, in which epoch, is known when a request is made."""
+        """Returns the question for the client; each request adds the leader's epoch when it is
+        made."""
         return self._ask(0)._replace(make=self._make)
 
     def _ask(self, epoch: int) -> Ask:
@@ -97,7 +98,7 @@ class _Question:
         return make(epoch, topic_id)
 
     def told(self, outcome: Any) -> list[ToldOffset]:
-        """The answer, to each request that it may be one to."""
+        """Returns the answer, once for each request that it may answer."""
         at = isinstance(outcome, OffsetAt)
         epoch, offset = (outcome.leader_epoch, outcome.offset) if at else outcome
         at_ms = outcome.timestamp_ms if at else -1
@@ -107,7 +108,7 @@ class _Question:
 @final
 @attrs.define(eq=False)
 class Questions:
-    """See the module; `workload` knows what was acknowledged, `invariants` what was committed."""
+    """Asks questions. `workload` knows what was acknowledged, `invariants` what was committed."""
 
     workload: Acknowledging
     invariants: "Invariants"
@@ -115,9 +116,11 @@ class Questions:
     _client: Caller | None = None
 
     def ask(self, partition: int, what: str, back: int) -> None:
-        """Ask for one offset of a partition; of an epoch so many before the leader's, or by the
-        timestamp of a batch that is the farther from the end the more that is, if that is what is
-        asked for."""
+        """Ask for one offset of a partition.
+
+        `back` is how many epochs before the leader's an epoch is. For a timestamp, a larger `back`
+        takes a batch farther from the end.
+        """
         workload = self.workload
         group = group_of(workload.world, self.topic, partition)
         if group is None:
@@ -140,7 +143,7 @@ class Questions:
     def _judge(
         self, question: _Question, told: list[ToldOffset], committed: CommittedFacts
     ) -> None:
-        """It is wrong when it is wrong as an answer to each of the requests."""
+        """Judge an answer: it is wrong when it is wrong for each of the requests."""
         name = _NAMES.get(question.what, "offsets-told")
         wrong = [self._wrong(question, each, committed) for each in told]
         said = wrong[-1] if all(wrong) else ""
@@ -166,7 +169,8 @@ _WRONG: Final = {
 
 
 def _timestamp(committed: CommittedFacts | None, back: int) -> int:
-    """Just behind the newest committed batch, or that of a batch 1, 4, 16, ... before the end."""
+    """Returns a timestamp: right after the newest committed batch, or of a batch 1, 4, 16, ...
+    before it."""
     batches = committed.batches if committed is not None else []
     if not batches:
         return 0

@@ -1,10 +1,10 @@
-"""What clients do in a world: produce, read, and in the end read everything; all of it written
-down.
+"""The clients of a world: they produce, read, and in the end read everything; the history has it
+all.
 
-What is sent and read, and when, says the schedule. Producers use the product's own client,
-idempotent, one record in flight each, so that the order of each process means something. A
-producer that heard no answer is retired and replaced, as the history's rules demand. Producers of
-another kind, who do not wait, stand in `pipelines`.
+The schedule says what they send and read, and when. Producers use the product's own client,
+idempotent, with one record in flight each, so that the order of each process means something. A
+producer that heard no answer is retired and replaced, as the history's rules demand. `pipelines`
+has producers that do not wait.
 """
 
 import io
@@ -43,10 +43,10 @@ READER: Final = 1_000_000
 READERS: Final = 3
 _CONSISTENCY: Final = {False: "committed", True: "linearizable"}
 WAITING_MAX: Final = 1_000
-"""Records that a producer keeps for later; what a step asks beyond that is left out."""
+"""How many records a producer keeps for later; a step that asks for more gets no more."""
 _GENERATIONS: Final = 1_000
 _LARGE_VALUE_BYTES: Final = 1_000
-"""A batch holds one such record, for it must fit a small segment."""
+"""The size from which a batch holds one record only, since it must fit a small segment."""
 
 
 def _names(world: "World") -> Any:
@@ -54,12 +54,12 @@ def _names(world: "World") -> Any:
 
 
 def _padded(value: str, size: int) -> bytes:
-    """The value, filled up; the history has it without the filling."""
+    """Returns the padded value; the history has it without the padding."""
     return value.encode() + b"~".ljust(max(0, size - len(value)), b".") if size else value.encode()
 
 
 def plain(value: Any) -> str:
-    """A value without what it was filled up with."""
+    """Returns a value without its padding."""
     return bytes(value or b"").partition(b"~")[0].decode()
 
 
@@ -80,19 +80,19 @@ class OfMembers(Protocol):
     """Performs the steps of members of groups."""
 
     def perform(self, step: Step) -> None:
-        """A step of the schedule."""
+        """Perform a step of the schedule."""
         ...
 
 
 @final
 @attrs.define(eq=False)
 class _Producer:
-    """One slot: the records that it still has to send, one in flight at most. After a send with an
-    unknown outcome the next process takes the slot."""
+    """One slot: its records to send, one in flight at most. After a send with an unknown outcome
+    the next process takes the slot."""
 
     slot: int
     waiting: deque[int] = attrs.Factory(deque)
-    """A partition a record."""
+    """The partition of each waiting record."""
     generation: int = 0
     client: Caller | None = None
     numbered: int = 0
@@ -100,14 +100,14 @@ class _Producer:
 
     @property
     def process(self) -> int:
-        """Its number in the history."""
+        """The number of its process in the history."""
         return self.slot * _GENERATIONS + self.generation
 
 
 @final
 @attrs.define(eq=False)
 class _Reader:
-    """Polls one partition at a time, from where it got to."""
+    """Polls one partition at a time, from its last position."""
 
     process: int
     client: Caller
@@ -124,20 +124,20 @@ class SimWorkload:
     world: "World"
     options: SimOptions
     shrinks: bool = False
-    """Logs lose their beginnings during the run."""
+    """Whether logs lose their beginnings during the run."""
     text: io.StringIO = attrs.Factory(io.StringIO)
     history: HistoryWriter = attrs.field(init=False)
     acknowledged: dict[tuple[int, int], str] = attrs.Factory(dict)
     on_acknowledged: Callable[[int, int], None] | None = None
-    """Hears partition and offset of every record that a producer knows to be stored."""
+    """Called with partition and offset of every record that a producer knows to be stored."""
     on_read: Callable[[int, int, int], None] | None = None
-    """Hears of each answered fetch: partition, the offset after everything that was acknowledged
-    when it began, and the high watermark in the answer."""
+    """Called for each answered fetch with the partition, the offset after everything that was
+    acknowledged when it began, and the high watermark in the answer."""
     questions: Asking | None = None
     members: OfMembers | None = None
-    """Members of groups, that share the topic."""
+    """Members of groups that share the topic; None without any."""
     stored: dict[int, int] = attrs.Factory(dict)
-    """Per partition the offset after the last one that was acknowledged."""
+    """The offset after the last acknowledged record, by partition."""
     sent: int = 0
     unknown: int = 0
     running: bool = False
@@ -170,7 +170,7 @@ class SimWorkload:
     # --- setting up -------------------------------------------------------------------------------
 
     def create_topic(self, then: Any) -> None:
-        """Create the topic; asked again when nobody knows whether that was done (seed 6502585)."""
+        """Create the topic; ask again while it is unknown whether that was done (seed 6502585)."""
         configs = {
             "min.insync.replicas": str(self.options.min_in_sync),
             "segment.bytes": str(max(self.options.segment_bytes, SEGMENT_BYTES)),
@@ -196,8 +196,10 @@ class SimWorkload:
         self._reader.call(call, heard)
 
     def administer(self, call: Call, tries: int = 1) -> None:
-        """An operation of an administrator, who asks so often until it succeeds; the run ends after
-        it, whatever comes of it."""
+        """Perform an operation of an administrator, with some tries.
+
+        The run ends only after it, whatever its outcome.
+        """
         self.busy += 1
         self._reader.call(call, partial(self._administered, call, tries - 1))
 
@@ -207,7 +209,7 @@ class SimWorkload:
             self.administer(call, tries)
 
     def start(self) -> None:
-        """Steps do something from here on, until `stop`."""
+        """Let steps do something from here on, until `stop`."""
         self.running = True
 
     def stop(self) -> None:
@@ -215,7 +217,7 @@ class SimWorkload:
         self.running = False
 
     def perform(self, step: Step) -> None:
-        """A step of the schedule; one about a partition that is not there does nothing."""
+        """Perform a step of the schedule; do nothing for a partition that does not exist."""
         if step.kind == "flood":
             self._flood(step)
             return
@@ -256,7 +258,7 @@ class SimWorkload:
                 self.world.flood(number, int(step.argument("count")), millis(step.for_ms))
 
     def _read(self, partition: int) -> None:
-        """The reader that has rested longest polls; nobody does when all are waiting."""
+        """Let the reader poll that has rested longest; none polls when all are waiting."""
         if not self.running:
             return
         idle = [reader for reader in self._readers if not reader.busy]
@@ -300,8 +302,10 @@ class SimWorkload:
     def send(
         self, client: Caller, process: int, partition: int, value: str, then: Callable[[Any], None]
     ) -> None:
-        """Let the client send one record; `then` hears what came of it, a `RecordPosition` or an
-        error, when that is written down."""
+        """Let the client send one record.
+
+        `then` hears the outcome, a `RecordPosition` or an error, after it is written down.
+        """
         self.busy += 1
         self.begin(process, partition, value)
         padded = _padded(value, self.options.value_bytes)
@@ -325,14 +329,14 @@ class SimWorkload:
     # --- the history of a record ------------------------------------------------------------------
 
     def begin(self, process: int, partition: int, value: str) -> None:
-        """It is about to be sent."""
+        """Note that a record is about to be sent."""
         self.sent += 1
         self.history.invoke(
             process, "send", time_ns=self.world.now, key=f"{TOPIC}/{partition}", value=value
         )
 
     def ok(self, process: int, partition: int, offset: int, value: str) -> None:
-        """Its producer knows where it lies."""
+        """Note that its producer knows where it lies."""
         self.acknowledged[(partition, offset)] = value
         self.stored[partition] = max(offset + 1, self.stored.get(partition, 0))
         if self.on_acknowledged is not None:
@@ -340,18 +344,18 @@ class SimWorkload:
         self.history.complete(process, "ok", time_ns=self.world.now, value=[offset, value])
 
     def failed(self, process: int, error: RaftlogError) -> None:
-        """It is certainly not stored."""
+        """Note that it is certainly not stored."""
         self.history.complete(process, "fail", time_ns=self.world.now, error=str(error))
 
     def unclear(self, process: int, error: RaftlogError) -> None:
-        """It may be stored or not; the process is not heard of again."""
+        """Note that it may be stored or not; the process is not used again."""
         self.unknown += 1
         self.history.complete(process, "info", time_ns=self.world.now, error=str(error))
 
     # --- reading ----------------------------------------------------------------------------------
 
     def fetch(self, process: int, partition: int, offset: int, then: Any) -> None:
-        """Fetch once, write it down; `then(partition, next_offset or None)`."""
+        """Fetch once and write it down; then call `then(partition, next_offset or None)`."""
         self._poll(self._reader, process, partition, offset, then)
 
     def _poll(self, client: Caller, process: int, partition: int, offset: int, then: Any) -> None:
@@ -390,5 +394,5 @@ class SimWorkload:
     # --- in the end -------------------------------------------------------------------------------
 
     def read_everything(self) -> Iterator[tuple[int, int]]:
-        """Partitions and the offsets from which a last reader has to read them."""
+        """Yields partitions and the offsets from which a last reader must read them."""
         yield from ((number, 0) for number in range(self.options.partitions))
