@@ -1,4 +1,4 @@
-"""What `scripts/bench` runs inside the environment that it prepares."""
+"""Runs `scripts/bench` inside the environment that it prepares."""
 
 import argparse
 import subprocess
@@ -19,8 +19,11 @@ except compiled_build.UnusableBuildError as error:
 
 
 def import_compiled() -> None:
-    """Have what follows import what was compiled, when that is asked for: before anything is
-    imported from elsewhere. The process that checks it imports the sources."""
+    """Make later imports take compiled modules, when that is asked for.
+
+    Call it before anything is imported from elsewhere. The process that checks the build imports
+    the sources.
+    """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--compiled", type=Path)
     asked, _ = parser.parse_known_args()

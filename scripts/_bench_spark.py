@@ -1,4 +1,4 @@
-"""Entry of scripts/bench_spark, inside the virtual environment."""
+"""Runs `scripts/bench_spark` inside the virtual environment."""
 
 import sys
 from pathlib import Path

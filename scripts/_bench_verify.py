@@ -32,7 +32,7 @@ POLL_RECORDS = 20
 
 
 def lines(operations: int, kind: str, seed: int) -> Iterator[str]:
-    """A valid history: processes take turns; every operation's point is its completion."""
+    """Yields a valid history: processes take turns; every operation's point is its completion."""
     rng = random.Random(seed)
     options = {"read_consistency": "linearizable", "consumer": "assign", "pipelined": True}
     header = {"format": 1, "source": "sim", "seed": seed, "model": "log", "options": options}
@@ -79,7 +79,7 @@ def lines(operations: int, kind: str, seed: int) -> Iterator[str]:
             line = {"index": index, "time_ns": now, "process": process, "type": "ok"}
             yield json.dumps({**line, "f": f, "key": key, "value": answer}) + "\n"
         index += 1
-    for part, log in enumerate(logs):  # the last reads, so that nothing stays unseen
+    for part, log in enumerate(logs):  # a last read of each log, so that nothing stays unseen
         for first in range(0, len(log), 500):
             now += 1000
             pairs = [[at, log[at]] for at in range(first, min(first + 500, len(log)))]

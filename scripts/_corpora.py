@@ -7,9 +7,9 @@ FOLDER is a checkout (or any folder inside one) of
   from ahorn/linearizability-checker);
 * jepsen-io/knossos: `data/*/good` and `bad` (EPL): registers, a lock, registers in transactions.
 
-What is judged is what `raftlog verify FILE` says of each.
-Nothing of them is in this repository. Exit code 0 when every verdict agrees, 1 when one differs, 2
-when a budget ran out, 64 when no known file is found.
+The verdict on each file is that of `raftlog verify FILE`. Nothing of the corpora is in this
+repository. Exit code 0 when every verdict agrees, 1 when one differs, 2 when a budget ran out, 64
+when no known file is found.
 """
 
 import argparse
@@ -33,7 +33,7 @@ ETCD_UNJUDGED = (95,)
 
 
 def cases(folder: Path) -> Iterator[tuple[Path, bool, str]]:
-    """(file, published verdict, corpus)."""
+    """Yields each file with its published verdict and its corpus."""
     for path in sorted(folder.rglob("etcd_*.log")):
         number = int(path.stem.split("_")[1])
         if number not in ETCD_UNJUDGED:
@@ -46,8 +46,11 @@ def cases(folder: Path) -> Iterator[tuple[Path, bool, str]]:
 
 
 def judged(path: Path, steps: int) -> str:
-    """The verdict on one of `cases`; `nothing` where all operations failed, so that none could show
-    anything (four of Knossos' good histories)."""
+    """Returns the verdict on one of `cases`.
+
+    It is `nothing` where all operations failed, so that none could show anything (four of Knossos'
+    good histories).
+    """
     ops = list(read_public(path.read_text(encoding="utf-8")))
     operations, _ = intervals(ops)
     verdict = judge_operations(header_for(ops), operations, search_steps=steps).verdict
@@ -55,7 +58,8 @@ def judged(path: Path, steps: int) -> str:
 
 
 def agrees(verdict: str, valid: bool) -> bool:
-    """Whether what `judged` says is what was published: an unknown verdict agrees with neither."""
+    """Whether the verdict of `judged` is the published one; an unknown verdict agrees with
+    neither."""
     return verdict != "unknown" and (verdict in ("valid", "nothing")) == valid
 
 

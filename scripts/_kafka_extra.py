@@ -7,7 +7,7 @@ from typing import Any
 
 
 def _plain(kind: str, *names: str) -> list[dict[str, Any]]:
-    """Fields of every version."""
+    """Returns fields of every version."""
     return [{"name": name, "type": kind, "versions": "0+"} for name in names]
 
 
@@ -18,7 +18,7 @@ _ASSIGNED = {**_plain("[]TopicPartitions", "TopicPartitions")[0], "fields": _ID_
 def _nullable(
     *names: str, kind: str = "string", since: str = "0+", fields: list[dict[str, Any]] | None = None
 ) -> list[dict[str, Any]]:
-    """Fields that are null by default."""
+    """Returns fields that are null by default."""
     more = {} if fields is None else {"fields": fields}
     shape = {"type": kind, "versions": since, "nullableVersions": since, "default": "null", **more}
     return [{"name": name, **shape} for name in names]
@@ -37,15 +37,15 @@ _HEARTBEAT_ANSWER = [
 
 
 def _message(key: int, name: str, versions: str, fields: list[dict[str, Any]]) -> dict[str, Any]:
-    """A request or a response, all of whose versions are flexible."""
+    """Returns a request or a response; all its versions are flexible."""
     kind = "request" if name.endswith("Request") else "response"
     shape = {"apiKey": key, "type": kind, "name": name, "validVersions": versions}
     return {**shape, "flexibleVersions": "0+", "fields": fields}
 
 
-# What the wheel lacks, in the form of the schemas: an admin API, the heartbeats of the newer group
-# protocols, and the records that brokers keep in __consumer_offsets (Kafka's group-coordinator
-# messages).
+# Messages that the wheel lacks, in the form of the schemas: an admin API, the heartbeats of the
+# newer group protocols, and the records that brokers keep in __consumer_offsets (Kafka's
+# group-coordinator messages).
 EXTRA: list[dict[str, Any]] = [
     _message(64, "UnregisterBrokerRequest", "0", _plain("int32", "BrokerId")),
     _message(64, "UnregisterBrokerResponse", "0", _BROKER_GONE),

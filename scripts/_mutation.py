@@ -38,7 +38,7 @@ SEEDS, SEEDS_AT_ONCE = 50, 10
 CPU_SECONDS = 300
 """A mutant with which the tests, or ten seeds, use more CPU time is caught: it loops."""
 WAIT_SECONDS = 20 * CPU_SECONDS
-"""So long a process may take that waits and uses no CPU time."""
+"""How long a process may take that waits and uses no CPU time."""
 TESTS_FAILED = SEEDS_FAILED = 1
 
 
@@ -70,8 +70,10 @@ def parsed() -> argparse.Namespace:
 
 
 def sample(size: int, seed: int) -> list[Mutant]:
-    """A random sample, each folder with its share, in a random order: any beginning of it is a
-    sample too."""
+    """Returns a random sample, each folder with its share, in a random order.
+
+    Any beginning of it is a sample too.
+    """
     places = {folder: _places(folder) for folder in FOLDERS}
     whole = sum(map(len, places.values()))
     draws, drawn = random.Random(seed), []
@@ -87,7 +89,7 @@ def _places(folder: str) -> list[Mutant]:
 
 
 class State:
-    """All that is known, in a folder: `results.jsonl` and the lines that tests run."""
+    """The results so far, in a folder: `results.jsonl` and the lines that tests run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -108,8 +110,10 @@ class State:
             file.write(json.dumps(result) + "\n")
 
     def lines(self, drawn: list[Mutant]) -> dict[tuple[str, int], list[str]]:
-        """(file, line) -> the tests that run it, the quickest first. Measured once for a state of
-        the sources and tests."""
+        """Returns the tests that run each (file, line), the quickest first.
+
+        It is measured once for a state of the sources and tests.
+        """
         known = self.folder / f"lines-{_digest_of_tree()}.json"
         if not known.exists():
             known.write_text(json.dumps(measured(self.folder)))
@@ -124,7 +128,7 @@ class State:
 
 
 def key_of(mutant: Mutant) -> str:
-    """Stands for the change and the file that it changes."""
+    """Returns a key for the change and the file that it changes."""
     text = (ROOT / mutant.path).read_bytes() + repr(tuple(mutant)).encode()
     return hashlib.sha256(text).hexdigest()[:24]
 
@@ -169,7 +173,7 @@ def measured(folder: Path) -> dict[str, dict[str, list[str]]]:
 
 
 def hunt(drawn, lines, state: State, options) -> None:
-    """Judge what is not judged yet, until the time is over."""
+    """Judge the mutants that have no result yet, until the time is over."""
     deadline = time.monotonic() + 60 * options.minutes
     check_control(drawn[0].path, lines, state.folder)
     left = [mutant for mutant in drawn if state.of(mutant) is None]
@@ -199,7 +203,7 @@ def check_control(path: str, lines: dict, folder: Path) -> None:
 
 
 def judged(mutant: Mutant, tests: list[str], folder: Path) -> tuple[str, str]:
-    """The fate of a mutant, and the test or the seeds that caught it."""
+    """Returns the fate of a mutant, and the test or the seeds that caught it."""
     source = (ROOT / mutant.path).read_text()
     module = mutant.path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
     told = folder / f"mutant-{key_of(mutant)}.json"
@@ -256,7 +260,7 @@ def _by_seeds(told: Path) -> str:
 
 
 def _run(command, told: Path) -> subprocess.CompletedProcess | None:
-    """None when it took too long."""
+    """Run a command; returns None when it took too long."""
     try:
         ended = subprocess.run(
             command,
@@ -278,7 +282,7 @@ def _environment(more: dict[str, str]) -> dict[str, str]:
 
 
 def tell(drawn: list[Mutant], state: State) -> None:
-    """The score with its margin, and each survivor with its diff."""
+    """Print the score with its margin, and each survivor with its diff."""
     known = [(mutant, found) for mutant in drawn if (found := state.of(mutant))]
     if not known:
         print("nothing is judged yet")

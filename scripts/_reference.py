@@ -163,7 +163,7 @@ def topic_settings():
 
 
 def clients():
-    """What other people's clients can do, as `scripts/strangers` saw it."""
+    """Returns the page of other people's clients, as `scripts/strangers` saw them."""
     return _page("Clients", import_module("outsiders.page").lines())
 
 
@@ -252,14 +252,14 @@ def _sections(source):
 
 
 def _text_after(node):
-    """The sentence under a constant, on one line."""
+    """Returns the sentence under a constant, on one line."""
     if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant):
         return ""
     return " ".join(str(node.value.value).split()).replace("|", "\\|")
 
 
 def _number(value):
-    """A bound as people say it."""
+    """Returns a bound in the words of people."""
     if isinstance(value, int) and value >= 1024 and value % 1024 == 0:
         for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
             if value % size == 0:
@@ -268,7 +268,7 @@ def _number(value):
 
 
 def _allowed(setting):
-    """The values of a setting as people say them."""
+    """Returns the values of a setting in the words of people."""
     if setting.kind == "int":
         high = "" if setting.high >= 2**31 - 1 else f" to {setting.high:,}"
         return f"{setting.low:,}{high}" if high else f"from {setting.low:,}"
@@ -289,7 +289,8 @@ def _command_help(click, command, path, lines):
 
 
 def _sim_help(parser, lines):
-    """The simulator's commands as tables: argparse's help differs between releases of Python."""
+    """Add the simulator's commands as tables, since argparse's help differs between releases of
+    Python."""
     subparsers = next(each for each in parser._actions if each.dest == "command")
     for name, command in subparsers.choices.items():
         lines += [f"## raftlog sim {name}", "", _sentence(command.description)]

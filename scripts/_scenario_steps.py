@@ -33,7 +33,7 @@ within the atlas strike only while a quorum is left that can repair everything. 
 
 
 def lines():
-    """The body of the page."""
+    """Returns the body of the page."""
     schedule, bounds = (
         import_module("raftlog_sim.schedules.schedule"),
         import_module("raftlog_sim.schedules.bounds"),

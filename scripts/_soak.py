@@ -1,5 +1,6 @@
-"""What `scripts/soak` runs inside the environment that it prepares: one part after another, each as
-a process, until the time is over; what failed is filed.
+"""Runs `scripts/soak` inside the environment that it prepares.
+
+It runs one part after another, each as a process, until the time is over, and files the failures.
 """
 
 import argparse
@@ -22,26 +23,27 @@ from raftlog.base.errors import OperatingError
 SEEDS_A_ROUND = 50
 COMPILED_SEEDS_A_ROUND = 200
 PROFILES = ("swarm", "wide", "trio", "varied", "groups")
-"""What batches of seeds draw, one after another: each finds what the others do not play."""
+"""The profiles that batches of seeds draw, one after another: each finds what the others do not
+play."""
 COMPILED_PROFILES = ("swarm", "wide", "groups")
 PARTS = ("seeds", "examples", "power", "crashes")
 NAMED_PARTS = ("fresh", "strangers", "blackbox", "wheels", "mutation")
 """Parts that run only when they are named: one round takes an hour, or all of the time."""
 ONCE = ("strangers", "blackbox", "wheels", "mutation")
-"""Parts that have nothing to find by a second round."""
+"""Parts that find nothing by a second round."""
 SKIPPED = 3
 """The exit code of a part that could not run whole, though nothing failed."""
 EXAMPLES = ["tests/raft", "tests/storage", "tests/partition", "tests/metadata", "tests/kafka"]
 SHRINK_SECONDS = 300
 OVER_SECONDS = 60
-"""How much later than the limit a sweep may end: it shrinks what it found last."""
+"""How much later than the limit a sweep may end, since it shrinks its last failure."""
 END_SECONDS = 30
 RUN_SECONDS = 60
-"""Faults of one black-box run."""
+"""How many seconds of faults one black-box run has."""
 LAST_RUN_SECONDS = 300
-"""Enough for the last one to heal, to be read back and to be judged."""
+"""How many seconds the last run may take to heal, to be read back and to be judged."""
 LAST_MUTANT_SECONDS = 300
-"""Enough for the last mutants to be judged by their tests."""
+"""How many seconds the last mutants may take to be judged by their tests."""
 INTERRUPTED = 130
 USAGE = 64
 
@@ -111,7 +113,7 @@ def interrupt(number, frame):
 
 
 class Soak:
-    """What is explored, and what came of it."""
+    """Explores the parts in turn, and keeps their results."""
 
     def __init__(self, options):
         self.options = options
@@ -183,14 +185,16 @@ class Soak:
         return command
 
     def mutation(self):
-        """Mutants made by a program, for all of the time that is left; a later run goes on."""
+        """Hunt mutants made by a program, for all of the time that is left; a later run goes on."""
         minutes = max(1.0, (self.left - LAST_MUTANT_SECONDS) / 60)
         command = [sys.executable, "scripts/_mutation.py", "--jobs", str(self.options.jobs)]
         return [*command, "--minutes", f"{minutes:.1f}"]
 
     def blackbox(self):
-        """The matrix of workloads and nemeses, for all of the time that is left; it ends by itself
-        after its last run."""
+        """Run the matrix of workloads and nemeses for all of the time that is left.
+
+        It ends by itself after its last run.
+        """
         command = [sys.executable, "-m", "jepsen_style_tests", "suite", "--seed", str(self.seed)]
         minutes = max(1.0, (self.left - LAST_RUN_SECONDS) / 60)
         return [*command, "--minutes", f"{minutes:.1f}", "--run-seconds", str(RUN_SECONDS)]
@@ -230,7 +234,7 @@ class Soak:
 
 
 def told(part, command):
-    """The part; of seeds their profile too."""
+    """Returns the name of the part; for seeds also their profile."""
     return f"{part}, {command[command.index('--profile') + 1]}" if part == "seeds" else part
 
 
@@ -238,8 +242,11 @@ def told(part, command):
 
 
 def run(command, log, limit):
-    """Run it, and show and keep what it says; its exit code, None when its time was over. It ends
-    with this process, and so does what it started."""
+    """Run a command, and show and keep its output; returns its exit code, None when its time was
+    over.
+
+    It ends with this process, and all that it started ends too.
+    """
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         start_new_session=True,
@@ -266,7 +273,7 @@ def copy(stream, log):
 
 
 def end(process):
-    """Ask it to end as Ctrl-C does, wait a little, then end all of its session."""
+    """Ask a process to end as Ctrl-C does, wait a little, then end all of its session."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""What `scripts/strangers` runs inside the environment that it prepares."""
+"""Runs `scripts/strangers` inside the environment that it prepares."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What `scripts/soak strangers` runs."""
+"""Runs `scripts/soak strangers` inside the environment that it prepares."""
 
 import sys
 

@@ -16,7 +16,7 @@ JAVA_MIN = 17
 TRIES = 3
 INSTALL = ["apt-get", "install", "-y", "--no-install-recommends"]
 OUTPUT_LINES = 5
-"""The last lines of a failed installation that are shown."""
+"""How many of the last lines of a failed installation are shown."""
 
 
 class Need:
@@ -42,7 +42,7 @@ def _java_is_here():
 
 
 def _said_by(command):
-    """What a command prints; nothing when it does not start."""
+    """Returns the output of a command; "" when it does not start."""
     try:
         done = subprocess.run(
             command,
@@ -85,18 +85,19 @@ NEEDS = [
 
 
 def missing(profile):
-    """What this machine lacks for `profile`, or for everything when it is None."""
+    """Returns the needs of `profile` that this machine lacks; of all profiles when it is None."""
     wanted = [need for need in NEEDS if profile is None or profile in need.profiles]
     return [need for need in wanted if not need.is_here()]
 
 
 def command_for(needs):
-    """The command that brings all of `needs`, as a list."""
+    """Returns the command that brings all of `needs`, as a list."""
     return [*INSTALL, *(package for need in needs for package in need.packages)]
 
 
 def prepare(profile):
-    """Install what `profile` lacks, where that is possible, and say so; returns what is lacking."""
+    """Install what `profile` lacks, where that is possible, and say so; returns the needs still
+    lacking."""
     lacking = missing(profile)
     if not lacking:
         return []
@@ -129,7 +130,7 @@ def _told(lacking, why, lines=()):
 
 
 def _output_of_failure(command):
-    """Run `command` in silence; its output when it failed, nothing when it ended well."""
+    """Run `command` in silence; returns its output when it failed, else nothing."""
     done = subprocess.run(
         command,
         check=False,

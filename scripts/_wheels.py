@@ -1,4 +1,4 @@
-"""What scripts/wheels does, inside .venv."""
+"""Runs `scripts/wheels` inside .venv."""
 
 import os
 import re
@@ -20,7 +20,7 @@ SECONDS_MAX = 600
 
 
 def main(arguments):
-    """Build, and try where that is asked for."""
+    """Build the wheels, and try them where that is asked for."""
     wheels = build()
     for wheel in wheels:
         print(f"built: {wheel.relative_to(ROOT)}")
@@ -34,14 +34,15 @@ def main(arguments):
 
 
 def version_of(folder):
-    """The version in a folder's pyproject.toml, and the raftlog that it asks for, if any."""
+    """Returns the version in a folder's pyproject.toml, and the raftlog that it asks for, if
+    any."""
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
     locked = [each for each in project["dependencies"] if each.startswith("raftlog")]
     return project["version"], locked
 
 
 def build():
-    """Both wheels, of one version."""
+    """Build both wheels, of one version."""
     version, _ = version_of(ROOT)
     if version_of(SECOND) != (version, [f"raftlog=={version}"]):
         sys.exit(f"error: scripts/pytest_raftlog/pyproject.toml is not of raftlog {version}")
@@ -53,7 +54,7 @@ def build():
 
 
 def found_pythons():
-    """One interpreter of each version from 3.11 on: of the PATH, or of pyenv."""
+    """Returns one interpreter of each version from 3.11 on, from the PATH or from pyenv."""
     pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
     places = [shutil.which(name) for name in NAMES]
     places += sorted(pyenv.glob("versions/*/bin/python3.[0-9]*"))
@@ -66,7 +67,8 @@ def found_pythons():
 
 
 def works(python):
-    """Whether it starts and can make environments: a shim may stand for what is not there."""
+    """Whether an interpreter starts and can make environments; a shim may stand for a missing
+    one."""
     command = [str(python), "-c", "import venv, ensurepip"]
     return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
@@ -96,8 +98,10 @@ def tried(python, wheels):
 
 
 def fails_well(command, project):
-    """Whether the traces of tests that fail are where the output says, under xdist too, and a seed
-    plays the same dice again."""
+    """Whether failing tests leave their traces where the output says, under xdist too.
+
+    A seed must also play the same dice again.
+    """
     done = subprocess.run(
         [*map(str, command), "-n", "2"],
         cwd=project,
@@ -132,12 +136,12 @@ def fails_well(command, project):
 
 
 def file_exists(path):
-    """Whether it is there and holds something."""
+    """Whether the file exists and is not empty."""
     return Path(path).is_file() and Path(path).stat().st_size > 0
 
 
 def ran(*command, cwd=None):
-    """Whether it ended well; what it said, where it did not."""
+    """Whether a command ended well; prints its output when it did not."""
     done = subprocess.run(
         list(map(str, command)),
         cwd=cwd,

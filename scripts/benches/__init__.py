@@ -1,1 +1,1 @@
-"""What `scripts/bench` runs: one module per thing measured."""
+"""The measurements of `scripts/bench`, one module each."""

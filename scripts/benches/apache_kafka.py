@@ -35,14 +35,14 @@ min.insync.replicas=2
 
 
 class KafkaCluster(NamedTuple):
-    """What benchmarks ask of a cluster: `bootstrap_servers`, and processes by node."""
+    """The parts of a cluster that benchmarks need: `bootstrap_servers`, and processes by node."""
 
     bootstrap_servers: str
     processes: dict[int, subprocess.Popen]
 
 
 def jars() -> Path | None:
-    """The folder of Kafka's JARs; None where they cannot be had."""
+    """Returns the folder of Kafka's JARs; None where they cannot be had."""
     if shutil.which("java") is None:
         return None
     try:
@@ -60,7 +60,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def cluster(where: Path, more: dict[str, str], brokers: int = 3) -> Iterator[KafkaCluster]:
-    """Running brokers, which are controllers too; settings as a comparison wants them."""
+    """Start brokers, which are controllers too, with the settings of a comparison."""
     directory = Path(tempfile.mkdtemp(prefix="kafka-bench-"))
     nodes = range(1, brokers + 1)
     client, controller = ({node: free_port() for node in nodes} for _ in range(2))

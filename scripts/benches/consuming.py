@@ -1,4 +1,4 @@
-"""A consumer from page cache, and the same client reading the same bytes from a static
+"""Measures a consumer from page cache, and the same client reading the same bytes from a static
 responder."""
 
 import os
@@ -18,7 +18,7 @@ TOTAL_BYTES = 400_000_000
 
 
 def consume_rate(bootstrap: str, count: int) -> float:
-    """MB/s of values for `count` records of partition 0."""
+    """Returns MB/s of values for `count` records of partition 0."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -52,7 +52,7 @@ def consume_rate(bootstrap: str, count: int) -> float:
 
 
 def log_bytes(directory: Path) -> Path:
-    """The largest segment of the largest replica: what the responder serves."""
+    """Returns the largest segment of the largest replica, which the responder serves."""
     segments = sorted(
         directory.glob("broker*/groups/*/*.log"), key=lambda path: path.stat().st_size
     )

@@ -1,4 +1,4 @@
-"""How long CreateTopics takes, with its wait until every broker names the leaders."""
+"""Measures how long CreateTopics takes, with its wait until every broker names the leaders."""
 
 import time
 
@@ -11,11 +11,11 @@ PARTITIONS = (1, 6)
 TOPICS_A_ROUND = 10
 PAUSE_SECONDS = 0.2
 GOAL_MS = 150
-"""The median for one partition must stay below."""
+"""The bound for the median of one partition, in milliseconds."""
 
 
 def creation_ms(admin: AdminClient, name: str, partitions: int) -> float:
-    """Milliseconds until the client has the answer."""
+    """Returns the milliseconds until the client has the answer."""
     began = time.perf_counter()
     created = admin.create_topics([NewTopic(name, partitions, REPLICAS)])
     created[name].result(30)

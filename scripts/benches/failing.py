@@ -1,4 +1,5 @@
-"""The longest gap between acknowledgements after `kill -9` of a leader, with default settings."""
+"""Measures the longest gap between acknowledgements after `kill -9` of a leader, by default
+settings."""
 
 import itertools
 import time
@@ -19,7 +20,7 @@ def leader_of(bootstrap: str) -> int:
 
 
 def one_gap(cluster) -> float:
-    """Seconds of the longest silence from the kill on."""
+    """Returns the seconds of the longest silence from the kill on."""
     acked: list[float] = []
 
     def delivered(error, _message) -> None:

@@ -1,4 +1,4 @@
-"""Consumer groups: join to first record, offset commits, and what idle members cost.
+"""Measures consumer groups: join to first record, offset commits, and the cost of idle members.
 
 The same three measures of Apache Kafka, where it can be started.
 """
@@ -56,7 +56,7 @@ def fill(bootstrap: str) -> None:
 
 
 def confluent_join_ms(bootstrap: str, group: str) -> float:
-    """From the making of a consumer to its first record."""
+    """Returns the milliseconds from the making of a consumer to its first record."""
     settings = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
     began = time.perf_counter()
     consumer = Consumer(settings)
@@ -83,7 +83,7 @@ def joins(bootstrap: str, names, rounds: int) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {"confluent-kafka": [], "our client": []}
     for each in range(rounds * JOINS_A_ROUND + 1):
         took = confluent_join_ms(bootstrap, next(names)), own_join_ms(bootstrap, next(names))
-        if each:  # the first one has the internal topic made
+        if each:  # the first group creates the internal topic
             for kind, ms in zip(found, took, strict=True):
                 found[kind].append(ms)
     return found
@@ -115,7 +115,8 @@ def commit_frame(group: str) -> bytes:
 
 
 def commits_per_second(bootstrap: str, group: str) -> float:
-    """One connection to the coordinator, with so many commits in flight all the time."""
+    """Returns commits a second of one connection to the coordinator, with a fixed number in
+    flight."""
     frame = commit_frame(group)
     with socket.create_connection(coordinator(bootstrap, group), 30) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -153,7 +154,7 @@ def commits_per_second(bootstrap: str, group: str) -> float:
 
 
 def idle_member(bootstrap: str, group: str) -> tuple[socket.socket, bytes]:
-    """A connection to the coordinator of a new group of one member, and its heartbeat."""
+    """Returns a connection to the coordinator of a new group of one member, and its heartbeat."""
     client = RawClient(*coordinator(bootstrap, group))
     protocols = [join_group.JoinGroupRequestProtocol("range", b"")]
     body = join_group.JoinGroupRequest(
@@ -179,7 +180,8 @@ def idle_member(bootstrap: str, group: str) -> tuple[socket.socket, bytes]:
 
 
 def beat(members: list[tuple[socket.socket, bytes]], seconds: float) -> int:
-    """Every member sends a heartbeat each three seconds, spread evenly; how many were answered."""
+    """Let every member send a heartbeat each three seconds, spread evenly; returns how many were
+    answered."""
     selector = selectors.DefaultSelector()
     for connection, _ in members:
         connection.setblocking(False)
@@ -203,7 +205,7 @@ def beat(members: list[tuple[socket.socket, bytes]], seconds: float) -> int:
 
 
 def idle_cpu(cluster, names) -> tuple[list[float], list[float]]:
-    """Percent of a core of each broker: at rest, and with the groups."""
+    """Returns percent of a core of each broker: at rest, and with the groups."""
     pids = [process.pid for process in cluster.processes.values()]
 
     def watch(work) -> list[float]:

@@ -1,4 +1,4 @@
-"""What 1,000 idle partitions cost each broker: CPU and memory, once every partition has a
+"""Measures the CPU and memory that 1,000 idle partitions cost each broker, once all have a
 leader."""
 
 import time
@@ -15,14 +15,14 @@ WATCH_SECONDS = 20
 
 
 def leaders(bootstrap: str) -> dict[int, int]:
-    """The leader of each partition that has one."""
+    """Returns the leader of each partition that has one."""
     topic = AdminClient({"bootstrap.servers": bootstrap}).list_topics(TOPIC, timeout=30)
     partitions = topic.topics[TOPIC].partitions.values()
     return {each.id: each.leader for each in partitions if each.leader >= 0}
 
 
 def wait_for_leaders(bootstrap: str) -> float:
-    """Seconds until all partitions are led."""
+    """Returns the seconds until all partitions have a leader."""
     began = time.perf_counter()
     while len(found := leaders(bootstrap)) < PARTITIONS:
         if time.perf_counter() - began > LEADERS_SECONDS:
@@ -32,8 +32,11 @@ def wait_for_leaders(bootstrap: str) -> float:
 
 
 def measure(rounds: int) -> dict:
-    """New clusters, `rounds` of them. Leadership must stay where it was while it is watched:
-    a cluster that still holds elections is not idle, and says so."""
+    """Measure `rounds` new clusters.
+
+    Leadership must stay where it was during the measurement: a cluster that still holds elections
+    is not idle, and the measurement says so.
+    """
     shares: list[float] = []
     memory: list[float] = []
     elected: list[float] = []

@@ -1,4 +1,5 @@
-"""One record in flight: our p50 against one fdatasync plus two blocking-socket round trips."""
+"""Measures one record in flight: our p50 against one fdatasync plus two blocking-socket round
+trips."""
 
 import os
 import socket
@@ -33,7 +34,8 @@ while data := connection.recv(4096):
 
 
 def round_trip_seconds() -> float:
-    """Median of a 128-byte ping-pong over blocking loopback sockets, Python at both ends."""
+    """Returns the median of a 128-byte ping-pong over blocking loopback sockets, Python at both
+    ends."""
     with subprocess.Popen([sys.executable, "-c", _ECHO], stdout=subprocess.PIPE, text=True) as echo:
         port = int(echo.stdout.readline())
         with socket.create_connection(("127.0.0.1", port)) as connection:
@@ -62,7 +64,7 @@ class RawClient:
         return codec.decode_response(api_key, version, self.exchange(b"".join(parts))).body
 
     def exchange(self, frame: bytes) -> bytes:
-        """Send a whole frame; the answer without its length."""
+        """Send a whole frame; returns the answer without its length."""
         self._socket.sendall(frame)
         size = int.from_bytes(self._stream.read(4), "big")
         return self._stream.read(size)
@@ -89,8 +91,11 @@ def leader_address(bootstrap: str) -> tuple[str, int]:
 
 
 def steady_client(bootstrap: str) -> RawClient:
-    """A warmed-up connection to the leader. Just after creation leadership may still move to the
-    preferred replica, so a refusal for that reason looks the leader up again."""
+    """Returns a warmed-up connection to the leader.
+
+    Just after creation leadership may still move to the preferred replica. A refusal for that
+    reason looks the leader up again.
+    """
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
         client = RawClient(*leader_address(bootstrap))
@@ -105,7 +110,7 @@ def steady_client(bootstrap: str) -> RawClient:
 
 
 class NotLeading(SystemExit):
-    """The broker that was asked does not lead the partition (any more)."""
+    """The broker that was asked does not lead the partition, or no more."""
 
 
 def produce_body() -> produce.ProduceRequest:
@@ -117,8 +122,11 @@ def produce_body() -> produce.ProduceRequest:
 
 
 def raw_latencies(client: RawClient) -> list[float]:
-    """Seconds from sending a request to having its answer, sorted. The frame is made before, and
-    the answers are judged afterwards: the floor has no client library in it either."""
+    """Returns the seconds from sending a request to having its answer, sorted.
+
+    The frame is made before, and the answers are judged afterwards: the floor has no client library
+    in it either.
+    """
     parts = codec.encode_request(ApiKey.PRODUCE, PRODUCE_VERSION, 1, "bench", produce_body())
     frame = b"".join(parts)
     times, answers = [], []

@@ -22,7 +22,7 @@ BLOCK = b"\xa5" * 4096
 
 
 def sync_probe(directory: Path) -> float:
-    """Median seconds of one 4 KiB append and fdatasync to a growing file."""
+    """Returns the median seconds of one 4 KiB append and fdatasync to a growing file."""
     path = directory / "probe"
     times = []
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -39,7 +39,8 @@ def sync_probe(directory: Path) -> float:
 
 
 def wait_for_good_disk(directory: Path, what: str) -> None:
-    """Print the probe; while the disk is in its slow mode, wait: such a round would say nothing."""
+    """Print the probe, and wait while the disk is in its slow mode: such a round would say
+    nothing."""
     for _ in range(SLOW_WAITS):
         seconds = sync_probe(directory)
         if seconds < SLOW_SYNC_SECONDS:
@@ -51,7 +52,7 @@ def wait_for_good_disk(directory: Path, what: str) -> None:
 
 
 def summary(values: list[float]) -> dict[str, float]:
-    """Median, lowest and highest, and how many."""
+    """Returns median, lowest and highest value, and their number."""
     return {
         "median": statistics.median(values),
         "low": min(values),
@@ -79,7 +80,7 @@ def cluster(settings: dict[str, str] | None = None, brokers: int = 3) -> Iterato
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far."""
+    """Returns user and system time of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -90,7 +91,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def hardware() -> dict[str, object]:
-    """What the numbers were measured on."""
+    """Returns the hardware on which the numbers were measured."""
     model = "?"
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):

@@ -1,4 +1,5 @@
-"""confluent-kafka's producer against us, and against librdkafka's in-process mock cluster."""
+"""Measures confluent-kafka's producer against us and against librdkafka's in-process mock
+cluster."""
 
 import os
 import time
@@ -31,7 +32,8 @@ def producer_settings(batch_bytes: int) -> dict[str, object]:
 
 
 def produce_rate(settings: dict[str, object], record_bytes: int, total_bytes: int) -> float:
-    """MB/s of values, from the first send to the last acknowledgement; every one is checked."""
+    """Returns MB/s of values, from the first send to the last acknowledgement; every one is
+    checked."""
     failed: list[object] = []
 
     def delivered(error: object, _message: object) -> None:
@@ -66,8 +68,11 @@ def warm_up(producer: Producer, value: bytes) -> None:
 
 
 def compare(name: str, rounds: int, record_bytes: int, batch_bytes: int, total: int) -> dict:
-    """Ours and the mock, interleaved; the ratio of each round. For batches other than 1 MB the
-    mock's rate with 1 MB batches is measured too, since that is what the goal speaks of."""
+    """Measure ours and the mock, interleaved; returns the ratio of each round.
+
+    For batches other than 1 MB the mock's rate with 1 MB batches is measured too, since the goal
+    speaks of it.
+    """
     ours: list[float] = []
     mock: list[float] = []
     mock_large: list[float] = []

@@ -1,7 +1,7 @@
 """A static Kafka responder: one topic, one partition, one file; blocking sockets and sendfile.
 
-It answers ApiVersions, Metadata, ListOffsets and Fetch, and does nothing that a broker must do:
-no log, no routing, no waiting. What a client reads from it is the client's own speed.
+It answers ApiVersions, Metadata, ListOffsets and Fetch, and does nothing else that a broker must
+do: no log, no routing, no waiting. So a client reads from it at the client's own speed.
 """
 
 import bisect
@@ -24,7 +24,7 @@ FETCH_BYTES_MAX = 8 << 20
 
 
 class Batches:
-    """Where the batches of a segment begin, and which offsets."""
+    """The beginnings of the batches of a segment, and their offsets."""
 
     def __init__(self, path: str) -> None:
         self.fd = os.open(path, os.O_RDONLY)
@@ -46,7 +46,7 @@ class Batches:
         self.end_position = position
 
     def slice(self, offset: int, bytes_max: int) -> tuple[int, int]:
-        """Position and size of whole batches from `offset` on."""
+        """Returns position and size of whole batches from `offset` on."""
         at = bisect.bisect_right(self.offsets, offset) - 1
         start = self.positions[at]
         last = bisect.bisect_right(self.positions, start + bytes_max) - 1

@@ -14,11 +14,11 @@ SETTLE_SECONDS = 5
 WATCH_SECONDS = 10
 LOOK_SECONDS = 0.05
 GOALS = {"failover_s": 3.0, "start_s": 5.0, "stop_one_s": 5.0, "stop_all_s": 5.0}
-"""Of 1,000 partitions, a third of them led by the broker in question."""
+"""The goals for 1,000 partitions, of which the broker in question leads a third."""
 
 
 def leaders(bootstrap: str) -> list[int]:
-    """The leaders of the partitions that have one."""
+    """Returns the leaders of the partitions that have one."""
     topic = AdminClient({"bootstrap.servers": bootstrap}).list_topics(TOPIC, timeout=30)
     return [each.leader for each in topic.topics[TOPIC].partitions.values() if each.leader >= 0]
 
@@ -39,7 +39,7 @@ def took(call: Callable[[], object]) -> float:
 
 
 def one_round(partitions: int, found: dict[str, list[float]]) -> None:
-    """One cluster from its creation to its stop."""
+    """Measure one cluster from its creation to its stop."""
 
     def add(name: str, *values: float) -> None:
         found.setdefault(name, []).extend(values)

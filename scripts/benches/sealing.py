@@ -1,4 +1,4 @@
-"""What sealed links cost: throughput and the p50 of a lone record, beside plain links.
+"""Measures the cost of sealed links: throughput and the p50 of a lone record, beside plain links.
 
 Two clusters of three brokers run at one time, and each round measures both. Brokers of the plain
 one speak what the last release speaks, which cannot seal. This release has no setting for that.
@@ -24,7 +24,7 @@ for version in [each for each in peer_codec.PROTOCOLS if each >= peer_codec.SEAL
 
 @contextmanager
 def plain_cluster() -> Iterator[LocalCluster]:
-    """Three brokers that speak the protocols of the last release."""
+    """Start three brokers that speak the protocols of the last release."""
     with tempfile.TemporaryDirectory(prefix="raftlog-bench-") as name:
         directory = Path(name)
         (directory / "sitecustomize.py").write_text(_LAST_RELEASE)
@@ -43,7 +43,7 @@ def plain_cluster() -> Iterator[LocalCluster]:
 
 
 def compare(rounds: int) -> dict:
-    """Rates and latencies of both, and the ratio of each round."""
+    """Returns rates and latencies of both clusters, and the ratio of each round."""
     rates: dict[str, list[float]] = {"plain": [], "sealed": []}
     lone: dict[str, list[float]] = {"plain": [], "sealed": []}
     cpu: dict[str, list[float]] = {"plain": [], "sealed": []}
@@ -94,5 +94,5 @@ def compare(rounds: int) -> dict:
 
 
 def _cpu_seconds(cluster: LocalCluster) -> float:
-    """Of all brokers so far."""
+    """Returns the CPU seconds of all brokers so far."""
     return sum(measuring.cpu_seconds(each.pid) for each in cluster.processes.values())

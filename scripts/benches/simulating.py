@@ -1,6 +1,9 @@
-"""How much the simulator gets through on a core: seeds of the swarm, with faults, real clients and
-all invariants, as they are drawn and with twenty client operations a simulated second; and those of
-trio mode, which play the real runtime too, by themselves."""
+"""Measures how many seeds the simulator plays on a core.
+
+They are seeds of the swarm, with faults, real clients and all invariants: as they are drawn, and
+with twenty client operations a simulated second. Seeds of trio mode, which play the real runtime
+too, are measured by themselves.
+"""
 
 import time
 from collections.abc import Iterable
@@ -20,7 +23,7 @@ LOOP = 2_000_000
 
 
 def yardstick() -> float:
-    """CPU seconds of a fixed loop, to tell a slow machine from a slow simulator."""
+    """Returns the CPU seconds of a fixed loop, to tell a slow machine from a slow simulator."""
     began, total = time.process_time(), 0
     for number in range(LOOP):
         total += number & 7
@@ -29,7 +32,7 @@ def yardstick() -> float:
 
 
 def thinned(schedule: Schedule) -> Schedule:
-    """With so few operations of clients, evenly taken from those that were drawn."""
+    """Returns the schedule with a few operations of clients, evenly taken from the drawn ones."""
     clients = [step for step in schedule.steps if KINDS[step.kind].by == "clients"]
     room = max(1, schedule.options.safety_ms * OPERATIONS_A_SECOND // 1_000)
     if len(clients) <= room:
@@ -41,7 +44,7 @@ def thinned(schedule: Schedule) -> Schedule:
 
 
 def played(schedules: Iterable[Schedule]) -> dict[str, float]:
-    """All of them, by CPU time. A seed that fails ends the measurement: that is another matter."""
+    """Play all schedules and measure the CPU time. A failing seed ends the measurement."""
     began = time.process_time()
     seeds = events = simulated_ns = 0
     for schedule in schedules:
@@ -59,7 +62,8 @@ def played(schedules: Iterable[Schedule]) -> dict[str, float]:
 
 
 def measure(rounds: int, *, trio: bool) -> dict:
-    """`rounds` times the same seeds, all ways in turn; compiled code does not play trio mode."""
+    """Play the same seeds `rounds` times, all ways in turn; compiled code does not play trio
+    mode."""
     every = [draw_schedule(draw_options(seed, "swarm")) for seed in TRIO_SEEDS]
     drawn = [each for each in every if not each.options.trio and each.options.seed in SEEDS]
     few = [thinned(schedule) for schedule in drawn]

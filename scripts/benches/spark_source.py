@@ -1,4 +1,4 @@
-"""What scripts/bench_spark runs: see there."""
+"""Runs the measurements of `scripts/bench_spark`."""
 
 import argparse
 import contextlib
@@ -29,7 +29,7 @@ PIECE_BYTES = 4 << 20  # the largest answer that a task gets at a time
 
 
 def batches(batch_bytes: int, *, keyed: bool, total: int) -> list[bytes]:
-    """Batches of about this size, back to back in their offsets."""
+    """Returns batches of about this size, back to back in their offsets."""
     builder = RecordBatchBuilder()
     number = 0
     while builder.size < batch_bytes:
@@ -48,7 +48,7 @@ def batches(batch_bytes: int, *, keyed: bool, total: int) -> list[bytes]:
 
 
 def decode_rate(module, made: list[bytes], runs: int) -> list[float]:
-    """Millions of records a CPU second, in pieces as a task gets them."""
+    """Returns millions of records a CPU second, decoded in pieces as a task gets them."""
     wanted = ColumnsWanted(TOPIC, 0, COLUMNS, 0, 2**62)
     per_piece = max(1, PIECE_BYTES // len(made[0]))
     rates = []
@@ -61,7 +61,7 @@ def decode_rate(module, made: list[bytes], runs: int) -> list[float]:
 
 
 def decoder(runs: int) -> dict[str, object]:
-    """The compiled decoder on batches of all sizes, the others on those of 16 KiB."""
+    """Measure the compiled decoder on batches of all sizes, the others on those of 16 KiB."""
     found = {}
     for batch_bytes in (16 << 10, 256 << 10, 1 << 20):
         for keyed in (False, True):
@@ -113,8 +113,10 @@ def count(records: int, runs: int) -> dict[str, object]:
         spark = local_session("local[2]", spark_ui_showConsoleProgress="false")
 
         def table(part: int = 1):
-            """The first `part`-th of each partition. Planned anew each time, or Spark would
-            remember what it has shuffled."""
+            """Returns a table of the first `part`-th of each partition.
+
+            Each query is planned again, since Spark would remember what it has shuffled.
+            """
             ends = {str(each): records // PARTITIONS // part for each in range(PARTITIONS)}
             return (
                 spark.read.format("raftlog")
@@ -142,7 +144,7 @@ def count(records: int, runs: int) -> dict[str, object]:
 
 
 def split(records: int, found: dict[str, dict[str, object]]) -> dict[str, float]:
-    """What each query costs whatever it reads, and the rate beyond that, of the two medians."""
+    """Returns the fixed cost of a query and the rate beyond it, from the two medians."""
     whole = records / found["count"]["median"] / 1e6
     quarter = records / 4 / found["count of a quarter"]["median"] / 1e6
     rate = records * 0.75 / (whole - quarter) / 1e6
@@ -156,7 +158,8 @@ def split(records: int, found: dict[str, dict[str, object]]) -> dict[str, float]
 
 
 def measure(name: str, query, broker: int, records: int, runs: int) -> dict[str, object]:
-    """Rates by the clock, by the CPU seconds of Spark's processes, and the broker's CPU seconds."""
+    """Returns rates by the clock, by the CPU seconds of Spark's processes, and the broker's CPU
+    seconds."""
     rates, cores, brokers = [], [], []
     for _ in range(runs + 1):
         before = cpu_seconds(broker), spark_cpu_seconds()
@@ -179,12 +182,12 @@ def measure(name: str, query, broker: int, records: int, runs: int) -> dict[str,
 
 
 def spark_cpu_seconds() -> float:
-    """Of the JVM that this process has started, and of its Python workers, ended ones included."""
+    """Returns the CPU seconds of this process's JVM and its Python workers, ended ones included."""
     return sum(spark_processes().values())
 
 
 class PeakMemory:
-    """The most memory that Spark's processes had at once, looked at each second, as a thread."""
+    """Measures, in a thread, the most memory that Spark's processes had at once, every second."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -209,7 +212,7 @@ class PeakMemory:
 
 
 def spark_processes() -> dict[int, float]:
-    """The CPU seconds of the JVM that this process has started and of its Python workers."""
+    """Returns the CPU seconds of this process's JVM and of its Python workers, by process."""
     parents: dict[int, int] = {}
     times: dict[int, float] = {}
     names: dict[int, str] = {}
@@ -241,7 +244,7 @@ def _below(pid: int, top: int, parents: dict[int, int]) -> bool:
 
 
 def history(rows: int) -> dict[str, object]:
-    """A valid history of sends and of one reader, judged from tables that Spark makes itself."""
+    """Judge a valid history of sends and of one reader, from tables that Spark makes itself."""
     spark = local_session(
         "local[2]",
         memory="4g",

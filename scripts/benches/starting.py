@@ -1,4 +1,4 @@
-"""How long a program waits for a cluster of three: from its first line until `with` is entered."""
+"""Measures how long a program waits for a cluster of three, from its first line into `with`."""
 
 import json
 import os
@@ -20,8 +20,11 @@ print(json.dumps([imported - began, ready - imported]))
 
 
 def one_start(how: str) -> tuple[float, float]:
-    """Seconds of importing, and of starting. Compiled modules are kept, as an installed wheel's
-    are: the first start of a checkout pays for them once more."""
+    """Returns the seconds of importing and of starting.
+
+    Compiled modules are kept, as an installed wheel's are. Only the first start of a checkout
+    compiles them.
+    """
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, how],
@@ -35,7 +38,7 @@ def one_start(how: str) -> tuple[float, float]:
 
 
 def measure(rounds: int) -> dict:
-    """In process and as processes, in turn."""
+    """Measure starts in process and as processes, in turn."""
     found: dict = {}
     one_start("in process")
     for _ in range(rounds):

@@ -1,2 +1,5 @@
-"""How product and simulator are compiled: `rewriting` turns a module's text into one that mypyc
-makes much of, `named_fields` does what needs types, `build` has it all compiled."""
+"""Compiles product and simulator.
+
+`rewriting` turns a module's text into one that mypyc compiles well. `named_fields` does what needs
+types. `build` compiles everything.
+"""

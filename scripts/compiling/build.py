@@ -5,8 +5,8 @@
 Tuned, the last two steps are taken twice: what the first compiled build counts while it plays some
 seeds tells the C compiler which branches are taken (gcc's -fprofile-use).
 
-What is not compiled stays in DIR as the same Python, so that DIR is all that a process must import
-from. `compiled.json` there says of which sources it is, and is written last. All is made in
+Modules that are not compiled stay in DIR as the same Python, so that DIR is all that a process must
+import from. `compiled.json` there says of which sources it is, and is written last. All is made in
 DIR.new, which then takes the place of DIR.
 """
 
@@ -44,7 +44,7 @@ FOLDERS = [
     "raftlog/verify",
     "raftlog_sim",
 ]
-# What stays Python, and why.
+# Modules that stay Python, with the reason.
 LEFT_OUT = {
     "raftlog/base/_compiled.py": "helpers for attrs itself",
     "raftlog/kafka/error_codes.py": "an enum with a __new__ of its own",
@@ -72,19 +72,19 @@ LEFT_OUT_BEGINNINGS = (
     "raftlog_sim/incidents/",
     "raftlog_sim/hunting/incident_stepper.py",
 )
-# What one module calls in another is not looked up by name while it runs, and may be inlined.
+# The linker need not look up calls between modules by name at run time, and may inline them.
 FLAGS = ["-fvisibility=hidden", "-fno-semantic-interposition", "-fno-plt"]
 COUNTING = ["-fprofile-generate", "-fprofile-update=single"]
 COUNTED = ["-fprofile-use", "-fprofile-partial-training", "-Wno-missing-profile"]
 TRAINING = Path(__file__).with_name("training.py")
 MARK = ".raftlog-compiled"
-"""A file that says of a folder, from its beginning on, that it may be removed."""
+"""A file that marks a folder, from its beginning on, as one that may be removed."""
 USAGE = 64
 SETTINGS = "[mypy]\npython_version = 3.11\nignore_missing_imports = True\n"
 
 
 def copy_rewritten(folder: Path) -> int:
-    """Both packages, rewritten; how many modules."""
+    """Copy both packages, rewritten; returns how many modules there are."""
     modules, others = {}, []
     for package, source in PACKAGES.items():
         for path in sorted(source.rglob("*")):
@@ -105,7 +105,7 @@ def copy_rewritten(folder: Path) -> int:
 
 
 def compiled_paths(folder: Path) -> list[str]:
-    """The modules that are compiled, relative to the folder."""
+    """Returns the modules that are compiled, relative to the folder."""
     paths = [
         path.relative_to(folder).as_posix()
         for each in FOLDERS
@@ -115,7 +115,8 @@ def compiled_paths(folder: Path) -> list[str]:
 
 
 def check_forms() -> None:
-    """`RewritingError` when a module says what mypyc compiles to something else (`forms`)."""
+    """Raise `RewritingError` when mypyc compiles a module to something else than it says
+    (`forms`)."""
     found = [
         f"{path}:{each.line}: {each.what}; {each.do}"
         for package, source in PACKAGES.items()
@@ -128,7 +129,7 @@ def check_forms() -> None:
 
 
 def c_sources(paths: list[str], optimise: str) -> list[Extension]:
-    """What mypyc makes of the modules, in the current folder."""
+    """Returns the C sources that mypyc makes of the modules, in the current folder."""
     return mypycify(
         ["--config-file", "mypy.ini", *paths],
         opt_level=optimise,
@@ -140,7 +141,7 @@ def c_sources(paths: list[str], optimise: str) -> list[Extension]:
 
 
 def compile_c(extensions: list[Extension], more: list[str]) -> None:
-    """The C compiler and the linker, in the current folder, with more flags."""
+    """Run the C compiler and the linker, in the current folder, with more flags."""
     CCompiler.compile = _compile_side_by_side
     with_flags = copy.deepcopy(extensions)
     for each in with_flags:
@@ -212,7 +213,7 @@ def main(arguments: list[str]) -> int:
 
 
 def why_not_ours(folder: Path) -> str:
-    """Why a folder must not be removed; empty when it may."""
+    """Returns why a folder must not be removed; "" when it may."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         return "is no folder"
     marked = (folder / MARK).is_file()
@@ -220,7 +221,7 @@ def why_not_ours(folder: Path) -> str:
 
 
 def empty(folder: Path) -> None:
-    """Remove what is there, and make the folder, marked."""
+    """Remove everything in the folder, and make it again, marked."""
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
@@ -229,7 +230,7 @@ def empty(folder: Path) -> None:
 
 def _compile_side_by_side(self, sources, output_dir=None, macros=None, include_dirs=None, debug=0,
                           extra_preargs=None, extra_postargs=None, depends=None):  # fmt: skip
-    """distutils compiles one file after the other."""
+    """Compile several files at a time; distutils compiles one after the other."""
     macros, objects, extra_postargs, preprocess, files = self._setup_compile(
         output_dir, macros, include_dirs, sources, depends, extra_postargs
     )

@@ -1,8 +1,8 @@
-"""Forms of Python that mypyc 2 compiles to something else, without a word: they are not compiled.
+"""Finds forms of Python that mypyc 2 silently compiles to something else, and refuses them.
 
 Each was seen with mypyc 2.4, in a function compiled and interpreted. They are found by syntax, and
-rather too often than too seldom: all of them can be written otherwise, and mostly better. What
-other differences there are, and why they may stay, is in docs/decisions/0056.
+rather too often than too seldom: each can be written otherwise, and mostly better. The other
+differences, and why they may stay, are in docs/decisions/0056.
 """
 
 import ast
@@ -17,7 +17,7 @@ _ONE_BY_ONE = ast.BoolOp | ast.IfExp | ast.ListComp | ast.SetComp | ast.DictComp
 
 
 class Refused(NamedTuple):
-    """A form that is not compiled as what it says: where, what, and what to write instead."""
+    """A refused form: where it is, what it is, and what to write instead."""
 
     line: int
     what: str
@@ -25,7 +25,7 @@ class Refused(NamedTuple):
 
 
 def refused(text: str) -> list[Refused]:
-    """What must be put otherwise in a module before it may be compiled, by line."""
+    """Returns the forms that a module must write otherwise before it may be compiled, by line."""
     found = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.For):
@@ -44,7 +44,7 @@ def refused(text: str) -> list[Refused]:
 
 
 def _rebound(iterated: ast.expr, body: list[ast.AST]) -> Iterator[Refused]:
-    """Compiled loops look at the variable again, not at what was in it when they began."""
+    """Refuse a loop whose variable is rebound: a compiled loop looks at the variable again."""
     names = set(_iterated(iterated))
     bound = {name for each in body for inner in ast.walk(each) for name in _bound(inner)}
     for name in sorted(names & bound):
@@ -62,7 +62,7 @@ def _rebound_inside(node: ast.ListComp, body: list[ast.expr]) -> Iterator[Refuse
 
 
 def _iterated(node: ast.expr) -> Iterator[str]:
-    """The variables that a loop over this goes through itself."""
+    """Yields the variables through which a loop over this goes itself."""
     if isinstance(node, ast.Name):
         yield node.id
     elif isinstance(node, ast.Call):
@@ -85,7 +85,7 @@ def _bound(node: ast.AST) -> Iterator[str]:
 
 
 def _named_too_late(node: ast.expr | ast.AugAssign) -> Iterator[Refused]:
-    """A variable among operands is compiled as what is in it when all of them are known."""
+    """Refuse a variable among operands that changes: compiled code reads it after all operands."""
     read: set[str] = set()
     for operand in _operands(node):
         inside = list(ast.walk(operand))
@@ -101,7 +101,7 @@ def _named_too_late(node: ast.expr | ast.AugAssign) -> Iterator[Refused]:
 
 
 def _operands(node: ast.expr | ast.AugAssign) -> list[ast.AST]:
-    """In the order in which they are evaluated."""
+    """Returns the operands in the order in which they are evaluated."""
     if isinstance(node, ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
         return [each for pair in pairs for each in pair if each is not None]
@@ -135,14 +135,15 @@ def _yields(inside: Iterable[ast.AST]) -> bool:
 
 
 def _stops(inside: Iterable[ast.AST]) -> Iterator[Refused]:
-    """StopIteration in a generator is a RuntimeError, but compiled only ends the generator."""
+    """Refuse StopIteration in a generator: it is a RuntimeError, but compiled only ends the
+    generator."""
     for each in inside:
         if isinstance(each, ast.Call) and len(each.args) == 1 and ast.unparse(each.func) == "next":
             yield Refused(each.lineno, "next(...) in a generator", "next(..., None)")
 
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """What is in a function but not in a function inside of it."""
+    """Yields the nodes of a function, without those of functions inside it."""
     for each in ast.iter_child_nodes(node):
         if not isinstance(each, _FUNCTIONS):
             yield each

@@ -1,8 +1,8 @@
-"""Fields of named tuples by number, where the types say that something is one.
+"""Replaces fields of named tuples by their numbers, where the types are known.
 
 mypyc knows a named tuple as a tuple only: `message.term` looks the name up, `message[3]` reads a
-place. This puts the one in the place of the other in modules that mypy has typed. A name that
-several tuples of a union have at different places stays.
+place. This module replaces the one by the other in modules that mypy has typed. A name that several
+tuples of a union have at different places stays.
 """
 
 import os
@@ -17,16 +17,17 @@ from mypy.patterns import Pattern
 from mypy.types import TupleType, Type, UnionType, get_proper_type
 
 _KINDS = (Argument, Block, Expression, FuncItem, Pattern, Statement)
-# Attributes of a node that lead out of its own piece of text.
+# Attributes that lead from a node to nodes outside its own piece of text.
 _ELSEWHERE = {"analyzed", "info", "node", "original_def", "type", "unanalyzed_type"}
 
 
 class TypingError(Exception):
-    """The rewritten modules have type errors: what mypy said."""
+    """The rewritten modules have type errors; the text is mypy's."""
 
 
 def number_fields(paths: list[str], settings: str) -> Counter[str]:
-    """Rewrite these modules in the current folder; how many fields, and what could not be told."""
+    """Rewrite these modules in the current folder; returns how many fields, and which were
+    unknown."""
     sources, options = process_options(["--config-file", settings, *paths])
     options.export_types = options.preserve_asts = True
     options.incremental = False
@@ -43,7 +44,7 @@ def number_fields(paths: list[str], settings: str) -> Counter[str]:
 
 
 def _fields(tree: MypyFile, types: dict[Expression, Type], count: Counter[str]) -> list[tuple]:
-    """(line and column where the tuple ends, those where the field ends, its name and number)."""
+    """Returns (line and column where the tuple ends, those where the field ends, name, number)."""
     found = {}
     for node in _nodes(tree):
         if not isinstance(node, MemberExpr):
@@ -58,7 +59,8 @@ def _fields(tree: MypyFile, types: dict[Expression, Type], count: Counter[str]) 
 
 
 def _nodes(tree: MypyFile) -> Iterator[Node]:
-    """All of a module. mypy's own visitors are compiled, and nobody may inherit from them."""
+    """Yields all nodes of a module; mypy's own visitors are compiled, so no class may inherit from
+    them."""
     seen, waiting = set(), [tree]
     while waiting:
         node = waiting.pop()
@@ -78,7 +80,7 @@ def _attributes(kind: type) -> list[str]:
 
 
 def _number(typed: Type, name: str) -> int | None:
-    """The place of a field in a named tuple of this type."""
+    """Returns the place of a field in a named tuple of this type."""
     proper = get_proper_type(typed)
     if isinstance(proper, UnionType):
         numbers = {_number(item, name) for item in proper.items}
@@ -90,7 +92,7 @@ def _number(typed: Type, name: str) -> int | None:
 
 
 def _rewrite(path: Path, fields: list[tuple]) -> None:
-    """Fields from the last to the first, so that the places of those before stay."""
+    """Replace the fields from the last to the first, so that earlier places stay."""
     data = path.read_bytes()
     starts = [0]
     for line in data.split(b"\n"):

@@ -1,4 +1,4 @@
-"""The text of a module, rewritten so that mypyc compiles it well; what it does stays the same.
+"""Rewrites a module's text so that mypyc compiles it well; its behaviour stays the same.
 
 mypyc gives a class the layout of a C struct only when it knows every decorator, and calls what
 makes a named tuple through the interpreter. So, in a copy of the sources:
@@ -64,12 +64,12 @@ _KNOWN = {"factory", "default", "init", "eq", "repr", "converter"}
 
 
 class RewritingError(Exception):
-    """A module says something that is not known here, or that mypyc compiles to something else."""
+    """A module has a form that is unknown here, or that mypyc compiles to something else."""
 
 
 class Field(NamedTuple):
-    """A field of an attrs class. `made` is the expression of its value in `__init__`, `default` the
-    one of what attrs would tell: in another place, hence only what is plain."""
+    """A field of an attrs class. `made` is the expression of its value in `__init__`. `default` is
+    the one that attrs would report; it stands in another place, so it must be plain."""
 
     name: str
     parameter: str
@@ -80,7 +80,7 @@ class Field(NamedTuple):
     default: str
 
     def told(self) -> str:
-        """What `attrs.fields` tells, as the helpers take it."""
+        """The keywords of `attrs.fields` for this field, as the helpers take them."""
         kind = self.typed if self.typed in _PLAIN_TYPES else repr(self.typed)
         return f"({self.name!r}, {kind}, {self.default}, {bool(self.parameter)})"
 
@@ -92,7 +92,7 @@ class Tree:
         self.modules = modules
         self.tuples = {}
         self.inherited = set()
-        """The names of classes that other attrs classes inherit from. They stay as they are, for
+        """The names of classes from which other attrs classes inherit. They stay as they are, since
         attrs must see their fields."""
         for module, path in modules.items():
             body = ast.parse(path.read_text("utf-8")).body
@@ -102,12 +102,12 @@ class Tree:
                     self.inherited |= {base.id for base in each.bases if isinstance(base, ast.Name)}
 
     def rewritten(self, module: str) -> str:
-        """The new text of a module."""
+        """Returns the new text of a module."""
         return _Rewriting(self, module, self.modules[module].read_text("utf-8")).text()
 
 
 class _Rewriting:
-    """One module."""
+    """Rewrites one module."""
 
     def __init__(self, tree: Tree, module: str, source: str) -> None:
         self.together, self.module, self.source = tree, module, source
@@ -155,7 +155,7 @@ class _Rewriting:
         self.edits.append((start, self._at(node.end_lineno, node.end_col_offset), text))
 
     def _said(self, node: ast.AST) -> str:
-        """A type as it is written, on one line."""
+        """Returns a type as it is written, on one line."""
         return " ".join(ast.get_source_segment(self.source, node).split())
 
     # --- what mypyc 2 does not take as it is ---
@@ -180,8 +180,11 @@ class _Rewriting:
                 names.add(each.name)
 
     def _rename(self, handler: ast.ExceptHandler, name: str, new: str) -> None:
-        """What a handler caught: mypyc takes all of one name for what the first of them caught.
-        What comes out must have the tree of the handler with just that name replaced."""
+        """Give the error of a handler a new name: mypyc takes all errors of one name for the first
+        one's type.
+
+        The result must have the tree of the handler with just that name replaced.
+        """
         where = f"{self.module}:{handler.lineno}"
         if any(_binds(each, name) for each in ast.walk(handler) if each is not handler):
             raise RewritingError(f"{where}: {name} gets another meaning here; name it otherwise")
@@ -213,7 +216,8 @@ class _Rewriting:
     # --- named tuples ---
 
     def _calls(self, tree: ast.Module) -> None:
-        """Calls of classes that are named tuples, by the names under which they are known here."""
+        """Replace calls of classes that are named tuples, by the names under which they are known
+        here."""
         known = dict.fromkeys(self.together.tuples[self.module])
         folders = {}
         for node in ast.walk(tree):
@@ -293,7 +297,7 @@ class _Rewriting:
         self._insert(node.end_lineno + 1, 0, text)
 
     def _drop(self, decorator: ast.AST) -> None:
-        """Its line becomes a comment."""
+        """Turn the decorator's line into a comment."""
         start = self._at(decorator.lineno, decorator.col_offset) - len("@")
         self.edits.append((start, self._at(decorator.end_lineno, decorator.end_col_offset), "#"))
 
@@ -310,7 +314,7 @@ class _Rewriting:
                 found.append(self._field(node, each, defaults.get(each.target.id)))
                 if each.value is not None:
                     start = self._at(each.annotation.end_lineno, each.annotation.end_col_offset)
-                    # Brackets around the value are of the statement.
+                    # Brackets around the value belong to the statement.
                     end = self._at(each.end_lineno, each.end_col_offset)
                     self.edits.append((start, end, ""))
         return found
@@ -339,7 +343,7 @@ class _Rewriting:
         return Field(name, given, argument, *rest)
 
     def _told(self, value: ast.expr | None) -> dict[str, str]:
-        """What a field's default tells attrs."""
+        """Returns the keywords for attrs that a field's default gives."""
         if value is None:
             return {}
         called = ast.unparse(value.func) if isinstance(value, ast.Call) else ""
@@ -361,7 +365,7 @@ class _Rewriting:
 
 
 def _edited(data: bytes, edits: list[tuple[int, int, str]]) -> bytes:
-    # What lies inside of what is replaced goes with it: a named tuple in the default of a field.
+    # Edits inside a replaced piece go with it: a named tuple in the default of a field.
     whole = [(start, end) for start, end, _ in edits if start < end]
     kept = [
         edit for edit in edits if not any(start < edit[0] and edit[1] < end for start, end in whole)
@@ -372,14 +376,15 @@ def _edited(data: bytes, edits: list[tuple[int, int, str]]) -> bytes:
 
 
 def _binds(node: ast.AST, name: str) -> bool:
-    """Whether the name is that of an argument, a handler, a pattern, a function, an import ..."""
+    """Whether a node binds the name: an argument, a handler, a pattern, a function, an import
+    ..."""
     if isinstance(node, ast.Name | ast.Attribute | ast.keyword | ast.Constant):
         return False
     return any(value == name for _, value in ast.iter_fields(node))
 
 
 def _named(node: ast.AST, name: str) -> Iterator[ast.Name | ast.JoinedStr]:
-    """Where a name is said, and f-strings, whatever they say."""
+    """Yields the nodes that use a name, and all f-strings."""
     for each in ast.iter_child_nodes(node):
         if isinstance(each, ast.JoinedStr) or (isinstance(each, ast.Name) and each.id == name):
             yield each
@@ -388,7 +393,7 @@ def _named(node: ast.AST, name: str) -> Iterator[ast.Name | ast.JoinedStr]:
 
 
 def _in_fields(text: bytes, name: bytes) -> Iterator[int]:
-    """Where the fields of an f-string say a name; Python 3.11 does not know what is where there."""
+    """Yields the places where fields of an f-string use a name; Python 3.11 does not know them."""
     said = re.compile(rb"""\{\{|\}\}|[{}]|'[^']*'|"[^"]*"|(?<![\w.])%s\b(?!\s*=[^=])""" % name)
     place = depth = 0
     while match := said.search(text, place):
@@ -405,7 +410,7 @@ def _in_fields(text: bytes, name: bytes) -> Iterator[int]:
 
 
 def _dump_of(tree: ast.AST, handler: ast.ExceptHandler, name: str = "", new: str = "") -> str:
-    """The handler that stands where this one does, with a name replaced."""
+    """Returns the dump of the handler at this place, with a name replaced."""
     for each in ast.walk(tree):
         if isinstance(each, ast.ExceptHandler) and each.lineno == handler.lineno:
             for inner in ast.walk(each):
@@ -451,7 +456,7 @@ def _unpacks(node: ast.Call) -> bool:
 
 
 def _name_among(called: ast.expr, known: dict, folders: dict) -> str:
-    """The class that is called, when it is a named tuple."""
+    """Returns the called class when it is a named tuple."""
     if isinstance(called, ast.Name):
         return called.id if called.id in known else ""
     if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):

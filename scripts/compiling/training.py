@@ -1,4 +1,4 @@
-"""Plays some seeds, by what PYTHONPATH names first: what they run is what most seeds run."""
+"""Plays some seeds with the code that PYTHONPATH names first: the paths that most seeds take."""
 
 from raftlog_sim.playing.cases import BROKERS
 from raftlog_sim.playing.seeds import drawn

@@ -1,6 +1,8 @@
-"""A plugin of pytest, and a module to import first elsewhere: one module of the product carries a
-mutant. RAFTLOG_MADE_MUTANT names the JSON file that tells which, and how many seconds of CPU time
-the process may use: a mutant that loops ends by SIGXCPU, on a busy machine no sooner.
+"""Imports one module of the product with a mutant in it.
+
+It is a plugin of pytest; elsewhere it must be imported first. RAFTLOG_MADE_MUTANT names the JSON
+file that tells which mutant, and how many seconds of CPU time the process may use. A mutant that
+loops ends by SIGXCPU, on a busy machine no sooner.
 """
 
 import importlib.util
@@ -16,7 +18,7 @@ MUTANT = "RAFTLOG_MADE_MUTANT"
 
 
 class MutatedLoader(SourceFileLoader):
-    """Compiles the mutated source, and neither reads nor writes what was compiled before."""
+    """Compiles the mutated source, and neither reads nor writes earlier bytecode."""
 
     def __init__(self, name: str, path: str, source: str) -> None:
         super().__init__(name, path)
@@ -27,7 +29,7 @@ class MutatedLoader(SourceFileLoader):
 
 
 class MutatedFinder:
-    """Finds one module."""
+    """Finds the mutated module."""
 
     def __init__(self, module: str, path: Path, source: str) -> None:
         self.module, self.path, self.source = module, str(path), source

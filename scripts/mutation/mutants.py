@@ -1,9 +1,9 @@
-"""Which small changes of a source file there are, and the text that each makes.
+"""The small changes that a source file can have, and the text that each makes.
 
 A mutant changes one place of one statement: a comparison, an arithmetic or boolean operator, a
-number, a truth value, a condition, or it leaves a statement out. Left alone is what no test should
-judge: assertions, probes, traces, the texts of errors, annotations, decorators, constants at the
-top of a module and `__repr__`.
+number, a truth value, a condition, or it leaves a statement out. It leaves alone what no test
+should judge: assertions, probes, traces, the texts of errors, annotations, decorators, constants at
+the top of a module and `__repr__`.
 """
 
 import ast
@@ -26,7 +26,7 @@ COMPARISONS = {
 ARITHMETIC = {ast.Add: "-", ast.Sub: "+", ast.Mult: "//", ast.FloorDiv: "*", ast.Mod: "//"}
 SWAPPED = {"min": "max", "max": "min", "any": "all", "all": "any"}
 OBSERVED = {"probe", "trace", "count", "buggified"}
-"""Calls by these names tell something and change nothing."""
+"""Names of calls that tell something and change nothing."""
 
 
 class Mutant(NamedTuple):
@@ -47,13 +47,13 @@ class Mutant(NamedTuple):
         return f"{self.path}:{self.first}:{self.kind}:{self.start}"
 
     def applied(self, source: str) -> str:
-        """The source with the change."""
+        """Returns the source with the change."""
         data = source.encode()
         return (data[: self.start] + self.text.encode() + data[self.end :]).decode()
 
 
 def mutants_of(root: Path, path: str) -> list[Mutant]:
-    """All mutants of a file, in the order of their places."""
+    """Returns all mutants of a file, in the order of their places."""
     source = (root / path).read_text()
     found = {(m.start, m.end, m.text): m for m in _Finder(path, source).mutants()}
     return sorted((m for m in found.values() if _compiles(m, source)), key=lambda m: m[2:5])
@@ -138,7 +138,7 @@ class _Finder:
     def _between(
         self, kind: str, left: ast.expr, right: ast.expr, text: str, statement: ast.stmt
     ) -> Mutant:
-        """The operator between two expressions, with the parentheses that stand there."""
+        """Returns the operator between two expressions, with the parentheses around it."""
         start, end = self._end(left), self._start(right)
         old = self.data[start:end].decode()
         closing, opening = old.count(")"), old.count("(")
@@ -164,7 +164,7 @@ class _Finder:
 
 
 def _expressions(statement: ast.stmt) -> Iterator[ast.expr]:
-    """The expressions of a statement itself, not of the statements in it."""
+    """Yields the expressions of a statement itself, not of the statements in it."""
     for name, value in ast.iter_fields(statement):
         if name == "annotation":
             continue

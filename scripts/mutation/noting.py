@@ -1,5 +1,7 @@
-"""A plugin of pytest that books the lines that run on the test that runs them, and notes how long
-each test takes in the file that RAFTLOG_DURATIONS names."""
+"""A plugin of pytest that books each line on the test that runs it.
+
+It also notes how long each test takes, in the file that RAFTLOG_DURATIONS names.
+"""
 
 import json
 import os
@@ -13,7 +15,7 @@ DURATIONS = "RAFTLOG_DURATIONS"
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item, nextitem):
-    """Book what runs now on this test."""
+    """Book the lines that run from now on for this test."""
     measured = coverage.Coverage.current()
     assert measured is not None, "run under `coverage run`"
     measured.switch_context(item.nodeid)

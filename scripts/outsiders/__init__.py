@@ -1,9 +1,9 @@
 """Other people's clients and tools against a cluster of ours, as a matrix of what works.
 
-* `features`: what every client is asked to do;
+* `features`: the features that every client is asked for;
 * `clients`: the clients, their versions, and how each one is prepared and started;
-* `outcomes`: the one rule from what a client said to a cell of the matrix;
-* `running`: one client's programs, their silence, and what they left in the topics;
+* `outcomes`: the one rule from a client's words to a cell of the matrix;
+* `running`: one client's programs, their silence, and their effects in the topics;
 * `matrix`: the cells, the expected ones (`expected.json`), and both as text, JSON and a page;
 * `suites`, `suite_table`, `soaking`: their own test suites, for `scripts/soak strangers`;
 * `programs/`: one small program a client, in the client's language.

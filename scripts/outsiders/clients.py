@@ -1,4 +1,4 @@
-"""Other people's clients: which version, how each one is prepared, which must run."""
+"""Other people's clients: their versions, how each one is prepared, and which must run."""
 
 import shutil
 from collections.abc import Callable
@@ -20,14 +20,14 @@ JACKSON = "com.fasterxml.jackson.core:jackson-databind:2.21.7"
 SILENT_LOGGER = "org.slf4j:slf4j-nop:1.7.36"
 LOGGER = "org.slf4j:slf4j-simple:1.7.36"
 SILENT_SECONDS = 45
-"""A program that tells nothing for so long hangs. Each call in it has a limit of its own below."""
+"""A program that prints nothing for so long hangs. Each call in it has a lower limit of its own."""
 
 
 class Client(NamedTuple):
-    """One column of the matrix. `needs` are programs on the PATH, `command` prepares the client and
-    returns the command, `quick` when the client must run before each change lands. `brought` are
-    programs that come by themselves when the PATH has none that will do. `commits` says whether a
-    group's progress lies in the cluster when the client has read."""
+    """One column of the matrix. `needs` are programs on the PATH. `command` prepares the client and
+    returns the command. `quick` says that the client must run before each change lands. `brought`
+    are programs that are fetched when the PATH has none that will do. `commits` says whether the
+    cluster has a group's progress when the client has read."""
 
     name: str
     language: str
@@ -41,7 +41,7 @@ class Client(NamedTuple):
 
     @property
     def asks_for(self):
-        """What `--list` says of the programs from outside."""
+        """The programs from outside that the client needs, in the words of `--list`."""
         return [*self.needs, *(f"{name} (brought when missing)" for name in self.brought)]
 
     def lacks(self):
@@ -50,23 +50,23 @@ class Client(NamedTuple):
 
 
 def kafka_clients(version):
-    """The coordinates of Kafka's client, with a logger that is silent."""
+    """Returns the coordinates of Kafka's client, with a logger that is silent."""
     return f"org.apache.kafka:kafka-clients:{version}", SILENT_LOGGER
 
 
 def java_client(version):
-    """The command of the program in Kafka's client of this release."""
+    """Returns the command of the program in Kafka's client of this release."""
     return preparing.java("Client.java", *kafka_clients(version), beside=("Own.java",))
 
 
 def sarama(release):
-    """The command of sarama's program that speaks to brokers of this release."""
+    """Returns the command of sarama's program that speaks to brokers of this release."""
     beside = ("speaking.go", "sarama_own.go")
     return [*preparing.go("sarama.go", SARAMA, beside=beside), release]
 
 
 def spark_connector():
-    """The command of Spark's connector, with the JARs for the Spark that is installed."""
+    """Returns the command of Spark's connector, with the JARs for the Spark that is installed."""
     minor = versions.minor_of(version("pyspark"))
     jars = preparing.maven(*versions.TESTED[minor].connector, transitive=False)
     program, script = preparing.own_python("spark_connector.py")
@@ -74,19 +74,20 @@ def spark_connector():
 
 
 def kafka_tools(version):
-    """The command of Kafka's tools of this release."""
+    """Returns the command of Kafka's tools of this release."""
     program, script = preparing.own_python("tools.py")
     return [program, script, str(kafka_jars(version))]
 
 
 def kafka_jars(version):
-    """The JARs of Kafka's tools of this release."""
+    """Returns the folder with the JARs of Kafka's tools of this release."""
     kafka = [f"org.apache.kafka:{name}:{version}" for name in ("kafka_2.13", "kafka-tools")]
     return preparing.maven(*kafka, LOGGER)
 
 
 def kafka_home():
-    """A folder like Kafka's distribution, with the scripts that other people's tests start."""
+    """Returns a folder like Kafka's distribution, with the scripts that other people's tests
+    start."""
     scripts = {
         "kafka-topics": "org.apache.kafka.tools.TopicCommand",
         "kafka-configs": "kafka.admin.ConfigCommand",
@@ -99,7 +100,7 @@ SUBJECTS = preparing.PROGRAMS.parents[2] / "jepsen_style_tests" / "clients" / "p
 
 
 def subjects():
-    """The commands of the programs that the black-box tests drive, by the name of their client."""
+    """Returns the commands of the programs that the black-box tests drive, by client name."""
     return {
         "kafka-clients": preparing.java(
             SUBJECTS / "Subject.java", *kafka_clients(KAFKA_4), JACKSON

@@ -1,4 +1,4 @@
-"""What every client is asked to do, in the order of the matrix, and the topics made for it.
+"""The features that every client is asked for, in the order of the matrix, and the topics for them.
 
 A feature stands alone: the cluster has each of its topics before the client starts, so a client
 that hangs in one feature is started again for those that remain.
@@ -10,20 +10,22 @@ from typing import NamedTuple
 from outsiders.programs.tool_calls import CALLS
 
 FILLED_RECORDS = 20
-"""In each partition of the filled topic; the value of each is `partition:offset`."""
+"""How many records each partition of the filled topic has; the value of each is
+`partition:offset`."""
 FILLED_PARTITIONS = 3
 FIRST_TIMESTAMP = 1_700_000_000_000
-"""In milliseconds, of offset 0 in the filled topic. Offset N is N seconds later."""
+"""The timestamp of offset 0 in the filled topic, in milliseconds. Offset N is N seconds later."""
 WRITTEN_RECORDS = 10
-"""What a feature that produces writes, and what is read back after it."""
+"""How many records a feature that produces writes; they are read back after it."""
 KNOWN_OFFSET = 7
-"""What the groups that a client finds have committed, in partition 0 of the filled topic."""
+"""The offset that each of a client's known groups has committed, in partition 0 of the filled
+topic."""
 COMMITTED_OFFSET = 4
-"""What a client itself commits there, in the feature that is a commit alone."""
+"""The offset that a client itself commits there, in the feature that is a commit alone."""
 
 
 class Feature(NamedTuple):
-    """One row of the matrix: `writes` when the records that it produced are read back."""
+    """One row of the matrix; `writes` says that its records are read back."""
 
     name: str
     about: str
@@ -83,7 +85,7 @@ TOOL_STORIES = [
     Feature("reassign-log-dirs", "move a replica to another log directory, and verify it"),
     Feature("remove-controller", "`MetadataQuorumCommand remove-controller`: an observer is left"),
 ]
-"""Calls of tools that need more than a line: `programs/kafka_tools` has each as a function."""
+"""Calls of tools that need more than a line; `programs/kafka_tools` has each as a function."""
 TOOL_FEATURES = [
     Feature("produce-sync", "`ConsoleProducer --sync`: each line waits for its answer", True),
     *(
@@ -222,13 +224,13 @@ OWN_FEATURES = {
     "csharp-mono": [LOST_ANSWER],
     "faststream": [SUBSCRIBE_ALONE],
 }
-"""Head of the names of clients -> what they alone are asked."""
+"""Beginning of the names of clients -> the features that only they are asked for."""
 NAMES = [feature.name for feature in FEATURES]
 OWN_NAMES = list(dict.fromkeys(each.name for own in OWN_FEATURES.values() for each in own))
 WRITING = [each.name for each in [*FEATURES, *chain(*OWN_FEATURES.values())] if each.writes]
 
 
 def names_of(client):
-    """The features of the client of this name, in their order."""
+    """Returns the features of the client of this name, in their order."""
     own = [own for head, own in OWN_FEATURES.items() if client.startswith(head)]
     return [*NAMES, *(each.name for features in own for each in features)]

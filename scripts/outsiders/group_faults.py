@@ -1,13 +1,14 @@
-"""Other people's clients as members of consumer groups, while brokers are killed, paused and
-restarted in turn.
+"""Drives other people's clients as members of consumer groups, through faults of the brokers.
+
+Brokers are killed, paused and restarted in turn.
 
 Each client has a topic, a group and two members, which are programs of the client's own language:
 
     PROGRAM BOOTSTRAP TOPIC GROUP
 
-A member says each value that it processed on a line, commits it after that, and runs until it is
+A member prints each value that it processed on a line, commits it after that, and runs until it is
 killed. Every broker has its turn of each fault, so each group's coordinator and each partition's
-leader has one, and one member of each group is killed. What must hold for each group:
+leader has one. One member of each group is killed. For each group these must hold:
 
 * every acknowledged record is processed by some member, and committed, once the brokers are well;
 * no committed offset ever goes back;
@@ -44,10 +45,12 @@ SEND_EVERY_SECONDS = 0.1
 LOOK_EVERY_SECONDS = 0.5
 DOWN_SECONDS = 3.0
 PAUSE_SECONDS = 8.0
-"""Longer than a session: the group's coordinator is another broker when this one wakes."""
+"""The length of a pause, in seconds. It is longer than a session: the group has another coordinator
+when this one wakes."""
 BETWEEN_SECONDS = 3.0
 BEGIN_SECONDS = 120.0
-"""Virtual machines of five members start beside three brokers."""
+"""How long members may take to begin: virtual machines of five members start beside three
+brokers."""
 SETTLE_SECONDS = 150.0
 ASK_MILLIS = 5000
 TAIL_BYTES = 500
@@ -59,14 +62,14 @@ SETTINGS = {
 
 
 class Member(NamedTuple):
-    """A client: how its program is prepared; the command takes bootstrap, topic and group."""
+    """A client and how its program is prepared; the command takes bootstrap, topic and group."""
 
     name: str
     command: Callable[[], Callable[[str, str, str], list[str]]]
 
 
 def program(made: Callable[[], list[str]]):
-    """Of a program that takes the three as its arguments."""
+    """Returns the preparation of a program that takes the three as its arguments."""
 
     def prepared():
         command = made()
@@ -80,7 +83,7 @@ def go(source, *modules):
 
 
 def java_tool(tool, flags):
-    """Of one of Kafka's own command-line tools."""
+    """Returns the preparation of one of Kafka's own command-line tools."""
 
     def prepared():
         command = [*preparing.JAVA, "-cp", f"{clients.kafka_jars(clients.KAFKA_4)}/*", tool]
@@ -127,7 +130,7 @@ NAMES = [member.name for member in MEMBERS_OF]
 
 
 class Watched:
-    """One client's group: what was sent, what its members said, how far it committed."""
+    """One client's group: its sent records, the words of its members, its committed offsets."""
 
     def __init__(self, name, command, bootstrap):
         self.name, self.command, self.bootstrap = name, command, bootstrap
@@ -144,7 +147,7 @@ class Watched:
     # --- members ----------------------------------------------------------------------------------
 
     def start(self):
-        """One more member."""
+        """Start one more member."""
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - until it ended
         process = subprocess.Popen(
             self.command(self.bootstrap, self.topic, self.group),
@@ -163,13 +166,13 @@ class Watched:
                     self.processed[value.decode()] += 1
 
     def kill_one(self):
-        """End the member that has lived longest, as a crash would; another takes its place."""
+        """Kill the member that has lived longest, as a crash would; another takes its place."""
         with self.members_lock:
             self.end(*self.running.pop(0))
             self.start()
 
     def look_at_members(self):
-        """Say which of them ended by itself, and put another in its place."""
+        """Note members that ended by themselves, and put others in their place."""
         with self.members_lock:
             for each in [each for each in self.running if each[0].poll() is not None]:
                 process, errors, _ = each
@@ -206,9 +209,9 @@ class Watched:
         producer.produce(self.topic, value, partition=partition, on_delivery=delivered)
 
     def look_at_offsets(self, admin):
-        """Compare the committed offsets with those of before. Brokers that are down say nothing."""
-        # Not librdkafka's: its own answer to a coordinator that dies under the question is a
-        # segmentation fault (2.16.1, ListConsumerGroupOffsets).
+        """Compare the committed offsets with earlier ones. Brokers that are down say nothing."""
+        # It does not ask through librdkafka, which answers a coordinator that dies under the
+        # question with a segmentation fault (2.16.1, ListConsumerGroupOffsets).
         try:
             found = admin.ask(fetch_offsets(self.group, timeout_ns=millis(ASK_MILLIS)))
         except RaftlogError:
@@ -221,7 +224,7 @@ class Watched:
             self.committed[partition] = now
 
     def lacks(self):
-        """What is not processed or not committed yet; empty when all is."""
+        """Returns the records that are not processed or not committed yet; "" when all are."""
         with self.lock:
             missing = [value for value in self.acknowledged if value not in self.processed]
         ends = dict.fromkeys(range(PARTITIONS), 0)
@@ -241,8 +244,10 @@ class Watched:
 
 
 def run(names: Sequence[str], say) -> tuple[list[str], dict[str, str]]:
-    """Run these clients through all faults at once: what went wrong, a line each; and the clients
-    that cannot be prepared here, with the reason."""
+    """Run these clients through all faults at once; returns the errors, a line each.
+
+    It also returns the clients that cannot be prepared here, with the reason.
+    """
     commands, skipped = {}, {}
     for member in MEMBERS_OF:
         if member.name in names:
@@ -298,7 +303,7 @@ def _through_faults(cluster, groups, bootstrap, admin, say):
 
 
 def _steps(cluster, groups):
-    """The faults, each undone before the next; says what was done."""
+    """Perform the faults, each undone before the next; yields what was done."""
     nodes = [place.node for place in cluster.places]
     for node in nodes:
         cluster.kill(node)
@@ -322,7 +327,7 @@ def _steps(cluster, groups):
 
 @contextmanager
 def _load(groups, bootstrap, admin):
-    """Records for every group, and a look at members and offsets now and then."""
+    """Send records for every group, and look at members and offsets now and then."""
     stopping = threading.Event()
     producer = Producer(
         {

@@ -15,7 +15,7 @@ CLASSIC_INSTEAD = "it reads by the classic protocol instead, as with a Kafka of 
 
 
 class Groups:
-    """The groups of one client, all named `prefix` and what they are for."""
+    """The groups of one client, all named `prefix` and their purpose."""
 
     def __init__(self, settings, admin, prefix):
         self._settings = settings
@@ -34,7 +34,8 @@ class Groups:
                 raise RuntimeError(f"group {self._prefix}-{name} cannot commit: {stored.error}")
 
     def checks(self):
-        """Feature -> what gives the cell that takes back a client's "works", or None."""
+        """Returns by feature the check that takes back a client's "works"; it returns a cell or
+        None."""
         whole = dict.fromkeys(range(FILLED_PARTITIONS), FILLED_RECORDS)
         return {
             "group": lambda: self._commits_denied("group", whole),
@@ -47,7 +48,7 @@ class Groups:
         return None if found == wanted else Cell(WRONG, f"committed {found}, not {wanted}")
 
     def _committed(self, group):
-        """Partition of the filled topic -> the offset that the group has committed."""
+        """Returns, by partition of the filled topic, the offset that the group has committed."""
         partitions = [TopicPartition(self._filled, number) for number in range(FILLED_PARTITIONS)]
         asked = [ConsumerGroupTopicPartitions(group, partitions)]
         [answer] = self._admin.list_consumer_group_offsets(asked).values()
@@ -63,10 +64,13 @@ class Groups:
         return Cell(WRONG, f"group {doomed} is there") if doomed in self._listed() else None
 
     def fallback(self):
-        """A client may fall back to the classic protocol in silence: its group tells. franz-go does
-        at UNSUPPORTED_VERSION, and so it does with an Apache Kafka 4 that has
-        `group.coordinator.rebalance.protocols=classic`."""
+        """Returns the denial when a client fell back to the classic protocol in silence: its group
+        tells.
+
+        franz-go falls back at UNSUPPORTED_VERSION, and so it does with an Apache Kafka 4 that has
+        `group.coordinator.rebalance.protocols=classic`.
+        """
         found = self._listed().get(f"{self._prefix}-kip-848-group")
-        # A group without members and offsets is gone: then the client cannot have read by it.
+        # A group without members and offsets is gone, so the client cannot have read by it.
         classic = found is None or found.type == GroupType.CLASSIC
         return Cell(FALLS_BACK, CLASSIC_INSTEAD) if classic else None

@@ -30,7 +30,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments):
-    """Run what is asked for; 0 when every cell is as expected, 1 when not, 64 wrong usage."""
+    """Run what the arguments ask for; 0 when every cell is as expected, 1 when not, 64 wrong
+    usage."""
     options = _options(arguments)
     wanted = _wanted(options)
     if options.list:
@@ -105,7 +106,7 @@ def _options(arguments):
 
 
 def _wanted(options):
-    """The clients that are named, or all of the run; never one that is asked for nothing."""
+    """Returns the clients that are named, or all of the run, without those that have no feature."""
     return [
         client
         for client in clients.CLIENTS
@@ -115,7 +116,7 @@ def _wanted(options):
 
 
 def _write_subjects(path):
-    """The commands of the black-box tests' programs, into this file; 1 when one is not there."""
+    """Write the commands of the black-box tests' programs to this file; 1 when one is not there."""
     _system.prepare("strangers")
     try:
         commands = clients.subjects()
@@ -127,7 +128,7 @@ def _write_subjects(path):
 
 
 def prepared(wanted):
-    """The command of each client that can run here; and for the others, what they lack."""
+    """Returns the command of each client that can run here; for the others, what they lack."""
     commands, skipped = {}, {}
     for client in wanted:
         if lacking := client.lacks():
@@ -143,14 +144,17 @@ def prepared(wanted):
 
 
 def _features(client, options):
-    """What the client of this name is asked: with --quick, only what every client is asked."""
+    """Returns the features for the client of this name; with --quick, only those of every
+    client."""
     names = features.NAMES if options.quick else features.names_of(client)
     return [name for name in names if not options.feature or name in options.feature]
 
 
 def run_all(commands, options):
-    """Each client against one fresh cluster: client name -> Column, and client name -> what kept it
-    from being judged."""
+    """Run each client against one fresh cluster; returns its Column by client name.
+
+    It also returns, by client name, the reason why a client could not be judged.
+    """
     seen, untold = {}, {}
     if not commands:
         return seen, untold
@@ -171,7 +175,7 @@ def run_all(commands, options):
                 seen[client.name] = column
                 _say(f"{client.name}: {len(column.cells)} cells, {time.monotonic() - began:.0f} s")
     except OperatingError as error:
-        # Without a broker no later cell would say anything of its client.
+        # Without a broker no later cell would say anything about its client.
         left = [client.name for client in commands if client.name not in {*seen, *untold}]
         untold |= dict.fromkeys(left, f"the cluster: {error}")
     return seen, untold
@@ -196,14 +200,14 @@ def _run_one(brokers, client, command, options):
 
 
 def _refuse_ended(brokers):
-    """Raise `OperatingError`, with its last lines, when the process of a broker has ended."""
+    """Raise `OperatingError` with a broker's last lines when its process has ended."""
     for place in brokers.places:
         brokers.waits_for(place.node)
 
 
 @contextlib.contextmanager
 def cluster(brokers=3, settings=None):
-    """A `LocalCluster`, started: brokers in processes of their own, with these settings."""
+    """Start a `LocalCluster`: brokers in processes of their own, with these settings."""
     with tempfile.TemporaryDirectory(prefix="raftlog-strangers-") as folder:
         made = local_cluster.found(Path(folder), brokers=brokers, settings=settings)
         _have_two_directories(made, 1)
@@ -215,7 +219,7 @@ def cluster(brokers=3, settings=None):
 
 
 def _have_two_directories(made, node):
-    """A broker of a founded cluster gets a further log directory."""
+    """Give a broker of a founded cluster a further log directory."""
     path = made.directory / f"broker{node}.properties"
     first = f"log.dirs = {made.data_path(node)}"
     text = path.read_text()

@@ -25,7 +25,7 @@ SAID_CHARACTERS = 300
 
 
 class Column:
-    """One client: its version and its cells by feature."""
+    """The results of one client: its version and its cells by feature."""
 
     def __init__(self, version, cells):
         self.version = version
@@ -33,8 +33,11 @@ class Column:
 
 
 def load(path=EXPECTED):
-    """The expected table: client name -> Column. A cell is "works", or an outcome and a reason.
-    `ValueError` names a client, a feature or an outcome that there is not."""
+    """Returns the expected table: client name -> Column. A cell is "works", or an outcome and a
+    reason.
+
+    Raises `ValueError` for an unknown client, feature or outcome.
+    """
     if not path.exists():
         return {}
     columns = {}
@@ -61,7 +64,7 @@ def save(columns, path=EXPECTED):
 
 
 def to_json(columns):
-    """The table as JSON text: a line a cell, so that a difference is a line of a diff."""
+    """Returns the table as JSON text: a line a cell, so that a difference is a line of a diff."""
     clients = []
     for name, column in columns.items():
         cells = [
@@ -78,8 +81,10 @@ def _plain(cell):
 
 
 def merged(expected, seen):
-    """The expected table with what was seen. A reason stays while its outcome does: a person may
-    have written it."""
+    """Returns the expected table with what was seen.
+
+    A reason stays while its outcome does, since a person may have written it.
+    """
     columns = dict(expected)
     for name, column in seen.items():
         before = expected.get(name)
@@ -93,7 +98,7 @@ def merged(expected, seen):
 
 
 def differences(expected, seen):
-    """A line for each way in which what was seen is not what the table says."""
+    """Returns a line for each way in which what was seen is not what the table says."""
     for name, column in seen.items():
         wanted = expected.get(name)
         if wanted is None:
@@ -110,7 +115,8 @@ def differences(expected, seen):
 
 
 def other_words(expected, seen):
-    """A line for each cell that is as expected, for a reason that the table does not tell."""
+    """Returns a line for each cell that is as expected, for a reason that the table does not
+    tell."""
     for name, column in seen.items():
         wanted = expected[name].cells if name in expected else {}
         for feature, cell in column.cells.items():
@@ -122,7 +128,7 @@ def other_words(expected, seen):
 
 
 def holes(columns):
-    """A line for each client and each cell that the table lacks."""
+    """Returns a line for each client and each cell that the table lacks."""
     for client in CLIENTS:
         if client.name not in columns:
             yield f"{client.name}: not in the table"
@@ -140,7 +146,7 @@ def _told(cell):
 
 
 def to_text(columns):
-    """The matrix for a terminal: a row a feature, a column a client, one mark a cell."""
+    """Returns the matrix for a terminal: a row a feature, a column a client, one mark a cell."""
     marks = "   ".join(f"{mark} {outcome}" for outcome, mark in MARKS.items())
     lines = [f"{number:3} {name} {columns[name].version}" for number, name in enumerate(columns, 1)]
     lines += ["", " " * 24 + "".join(f"{n:4}" for n in range(1, len(columns) + 1))]

@@ -1,4 +1,4 @@
-"""The one rule from what a client said to a cell of the matrix."""
+"""The one rule from a client's words to a cell of the matrix."""
 
 import re
 from typing import NamedTuple
@@ -13,8 +13,8 @@ ABSENT = "absent"
 OUTCOMES = (WORKS, CLEAR_ERROR, FALLS_BACK, NOT_YET, WRONG, HANG, ABSENT)
 
 _SILENT = re.compile(r"\bsilent for\b")
-# The broker's own word for what it does not serve, and the error that carries it. Of a group
-# protocol the client names the request that was refused, or the setting to change.
+# The broker's own word for what it does not serve, and the error that carries it. For a group
+# protocol the client names the refused request, or the setting to change.
 _CLEAR = re.compile(
     r"not served|cannot update these configs dynamically"
     r"|authorization[ _]?(?:failed|failure|exception)|not authorized"
@@ -30,7 +30,7 @@ _UNSERVED = re.compile(
 
 
 def outcome_of(error):
-    """The cell for a client's own error text.
+    """Returns the cell for a client's own error text.
 
     Silence comes first: a client that gave up waiting quotes errors of its attempts. A refusal that
     names what is not served comes before a version that the client lacks.
@@ -42,7 +42,8 @@ def outcome_of(error):
     return NOT_YET if _UNSERVED.search(error) else WRONG
 
 
-# What differs from run to run in a client's words: addresses, log heads, folders, producers' names.
+# Parts of a client's words that differ from run to run: addresses, log heads, folders, producers'
+# names.
 _PASSING = [
     (re.compile(r"127\.0\.0\.1:\d+(?:/\d+)?(?:,127\.0\.0\.1:\d+)*"), "BROKER"),
     (re.compile(r"%\d\|[\d.]+\|"), ""),
@@ -51,21 +52,21 @@ _PASSING = [
 
 
 def lasting(said):
-    """A client's words without what differs from run to run."""
+    """Returns a client's words without the parts that differ from run to run."""
     for pattern, instead in _PASSING:
         said = pattern.sub(instead, said)
     return said
 
 
 class Cell(NamedTuple):
-    """What one client did in one feature: the outcome, and the client's own words for it."""
+    """The result of one client in one feature: the outcome, and the client's own words for it."""
 
     outcome: str
     said: str = ""
 
 
 def cell_of(line):
-    """The cell that one JSON line of a program tells."""
+    """Returns the cell for one JSON line of a program."""
     if "absent" in line:
         return Cell(ABSENT, line["absent"])
     if "error" in line:

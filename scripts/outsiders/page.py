@@ -6,7 +6,7 @@ from outsiders.features import FEATURES, OWN_FEATURES
 from outsiders.outcomes import CLEAR_ERROR, FALLS_BACK, NOT_YET, WORKS
 
 COLUMNS_MAX = 5
-"""Clients side by side in one table."""
+"""The most clients side by side in one table."""
 
 HEAD = [
     "Other people's clients and tools, each against a fresh cluster of three brokers.",
@@ -26,7 +26,7 @@ HEAD = [
 
 
 def lines(expected=None):
-    """The lines of the page below its title."""
+    """Returns the lines of the page below its title."""
     columns = matrix.load() if expected is None else expected
     found = [*HEAD, "", "## Features", "", "| feature | meaning |", "|---|---|"]
     found += [f"| {each.name} | {each.about} |" for each in FEATURES]
@@ -43,7 +43,7 @@ def lines(expected=None):
 
 
 def _groups(columns):
-    """Language -> its clients, in the order of the table."""
+    """Returns the clients by language, in the order of the table."""
     groups = {}
     for name in columns:
         groups.setdefault(BY_NAME[name].language, []).append(name)
@@ -71,7 +71,7 @@ def _worded(cell):
 
 
 def _reasons(names, columns):
-    """The client's own words for each cell that does not work."""
+    """Returns the client's own words for each cell that does not work."""
     found = []
     for name in names:
         cells = [(at, cell) for at, cell in columns[name].cells.items() if cell.outcome != WORKS]

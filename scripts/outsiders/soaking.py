@@ -26,8 +26,8 @@ PARTS = ("matrix", "groups", "subjects", "librdkafka", "kafka-python", "franz-go
 WORKLOADS = ("append", "idempotent")
 SUBJECT_SECONDS = 60
 SETTINGS = {"num.partitions": "4", "group.min.session.timeout.ms": "2500"}
-"""What the suites expect: of a topic that is made by its first record; and sessions of 3 s, which
-the brokers that kafka-python's tests start allow too."""
+"""Settings that the suites expect. A topic that its first record creates has four partitions.
+Sessions of 3 s are allowed, as the brokers that kafka-python's tests start allow them."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -36,7 +36,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments):
-    """Run the parts that are asked for, and tell what differs and what could not run."""
+    """Run the parts that are asked for, and print what differs and what could not run."""
     options = parsed(arguments)
     _system.prepare("strangers")
     failed, skipped = [], {}
@@ -58,7 +58,7 @@ def main(arguments):
 
 
 def parsed(arguments):
-    """The options; ends with 64 on wrong usage."""
+    """Returns the options; ends with 64 on wrong usage."""
     parser = _Parser(prog="scripts/soak strangers", allow_abbrev=False)
     parser.add_argument("--librdkafka", type=Path, metavar="DIR", help="a built librdkafka")
     parser.add_argument("--kafka-python", type=Path, metavar="DIR", help="its checkout")
@@ -75,7 +75,7 @@ def parsed(arguments):
 
 
 def run_part(part, options):
-    """A line for each thing that is not as expected."""
+    """Returns a line for each thing that is not as expected."""
     if part == "matrix":
         command = [sys.executable, "scripts/_strangers.py"]
         return [] if subprocess.run(command, check=False).returncode == 0 else ["see above"]
@@ -92,7 +92,7 @@ def run_part(part, options):
 
 
 def run_groups():
-    """Groups of each client through faults of the brokers."""
+    """Run the groups of each client through faults of the brokers."""
     wrong, skipped = group_faults.run(group_faults.NAMES, say)
     if skipped and len(skipped) == len(group_faults.NAMES):
         raise suites.Missing("; ".join(f"{name}: {why}" for name, why in skipped.items()))
@@ -100,7 +100,7 @@ def run_groups():
 
 
 def run_suite(suite, options):
-    """One suite against a fresh cluster, compared with the table."""
+    """Run one suite against a fresh cluster, and compare it with the table."""
     every = suite.tests()
     if unknown := [test for test in options.test or () if test not in every]:
         return [f"there is no test {', '.join(unknown)}"]
@@ -121,11 +121,12 @@ def run_suite(suite, options):
 
 
 def run_subjects():
-    """The black-box tests' programs: a timeout of each is unknown, and the judge finds nothing."""
+    """Run the black-box tests' programs: each calls a timeout unknown, and the judge finds
+    nothing."""
     commands = clients.subjects()
     assert tuple(commands) == PROGRAMS
     lines = [f"{name}: {told}" for name in PROGRAMS if (told := timeout_told(commands[name]))]
-    # It stays, with the folders of the runs: their commands name it.
+    # The folder stays, with those of the runs: their commands name it.
     programs = preparing.cache_folder() / "subjects.json"
     programs.write_text(json.dumps(commands))
     for name in PROGRAMS:
@@ -139,8 +140,10 @@ def run_subjects():
 
 
 def timeout_told(command):
-    """What is wrong with a program's answer to a send that no broker ever takes; empty when it says
-    that it does not know."""
+    """Returns what is wrong with a program's answer to a send that no broker ever takes.
+
+    It is "" when the program says that it does not know.
+    """
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # nothing listens there
         bootstrap = f"127.0.0.1:{held.getsockname()[1]}"
@@ -156,5 +159,5 @@ def timeout_told(command):
 
 
 def say(text):
-    """A line of progress."""
+    """Print a line of progress."""
     print(text, flush=True)

@@ -1,5 +1,4 @@
-"""What is expected of other people's test suites: an ending for each test, a reason for each test
-that does not pass.
+"""The expected endings of other people's tests, with a reason for each test that does not pass.
 
 `suites.json` names each reason once. A test is "passes", or an ending and the name of its reason.
 """
@@ -11,11 +10,11 @@ from outsiders.suites import FAILS, HANGS, PASSES, SKIPS
 
 EXPECTED = Path(__file__).with_name("suites.json")
 UNEXPLAINED = "unexplained"
-"""The reason that `--write` gives: a person replaces it."""
+"""The reason that `--write` gives, until a person replaces it."""
 
 
 def load(path=EXPECTED):
-    """The table, as JSON has it."""
+    """Returns the table, as JSON has it."""
     return json.loads(path.read_text())
 
 
@@ -47,7 +46,7 @@ def _joined(lines):
 
 
 def differences(table, name, version, endings):
-    """A line for each way in which what was seen is not what the table says."""
+    """Returns a line for each way in which what was seen is not what the table says."""
     suite = table["suites"].get(name)
     if suite is None:
         yield f"{name}: the table does not have this suite"
@@ -63,19 +62,19 @@ def differences(table, name, version, endings):
 
 
 def gone(table, name, endings):
-    """A line for each test that the table has and the whole suite does not."""
+    """Returns a line for each test that the table has and the whole suite does not."""
     for test in table["suites"].get(name, {"tests": {}})["tests"]:
         if test not in endings:
             yield f"{name}: {test}: the suite has no such test"
 
 
 def outcome_of(cell):
-    """The ending that a cell of the table expects."""
+    """Returns the ending that a cell of the table expects."""
     return cell if isinstance(cell, str) else cell[0]
 
 
 def expected(table, cell):
-    """A cell in words: its ending, and what its reason is."""
+    """Returns a cell in words: its ending, and its reason."""
     return (
         cell if isinstance(cell, str) else f"{cell[0]} ({table['reasons'].get(cell[1], cell[1])})"
     )
@@ -86,7 +85,7 @@ def _told(ending):
 
 
 def holes(table):
-    """A line for each cell that is no ending, or lacks a reason that the table names."""
+    """Returns a line for each cell that is no ending, or lacks a reason that the table names."""
     used = set()
     for name, suite in table["suites"].items():
         for test, cell in suite["tests"].items():
@@ -104,8 +103,11 @@ def holes(table):
 
 
 def merged(table, name, version, endings):
-    """The table with what was seen. A reason stays while the ending does; the reason of a new one
-    is for a person to give. A reason that no test has any more goes."""
+    """Returns the table with what was seen.
+
+    A reason stays while the ending does; a person gives the reason of a new one. A reason that no
+    test has any more goes.
+    """
     before = table["suites"].get(name, {"tests": {}})["tests"]
     tests = dict(before)
     for test, ending in endings.items():

@@ -1,4 +1,4 @@
-"""Other people's own test suites: which tests there are, how each one is run, how it ended.
+"""Other people's own test suites: their tests, how each one is run, how it ended.
 
 Each test is a process of its own against one cluster, with a time limit. A built librdkafka and a
 checkout of kafka-python come from folders that the caller names; franz-go's suite comes by its Go
@@ -23,23 +23,24 @@ from outsiders.outcomes import lasting
 
 PASSES, FAILS, HANGS, SKIPS = "passes", "fails", "hangs", "skips"
 KNOWN_BROKER = "4.1.0"
-"""What librdkafka's runner is told: it leaves out share groups, which need a newer broker."""
+"""The release that librdkafka's runner is told: it leaves out share groups, which need a newer
+broker."""
 LIKE_BROKER = "4.3.0"
 """The release of Kafka whose API versions ours are like, as kafka-python infers it. When ours get
 more of them, its test of that fails, and this number is to be raised."""
 RECORDS = 2000
-"""In each of franz-go's tests that move records."""
+"""How many records each of franz-go's tests moves, if it moves any."""
 SAID_CHARACTERS = 200
 OUTPUT_BYTES = 64 << 10
-"""The end of a test's output that is looked at."""
+"""How many bytes of the end of a test's output are looked at."""
 
 
 class Missing(Exception):
-    """The suite is not here; the text says what to give."""
+    """The suite is not on this machine; the text says what to give."""
 
 
 class Ending(NamedTuple):
-    """How one test ended, and its own last words."""
+    """The ending of one test, and its own last words."""
 
     outcome: str
     said: str = ""
@@ -64,7 +65,8 @@ class Librdkafka:
         self._names = self._by_number()
 
     def _by_number(self):
-        """The runner's own table: number -> the names of its tests that run against a broker."""
+        """Returns the runner's own table: number -> the names of its tests that run against a
+        broker."""
         table = (self.folder / "test.c").read_text()
         found = {}
         for name, flags in re.findall(r"^ +_TEST\((\w+),\s*([^,)]+)", table, re.MULTILINE):
@@ -73,11 +75,11 @@ class Librdkafka:
         return found
 
     def tests(self):
-        """The numbers: the runner cannot be asked for less than all tests of a number."""
+        """Returns the numbers: the runner cannot be asked for less than all tests of a number."""
         return list(self._names)
 
     def command(self, test, bootstrap, home):
-        """The command, its folder and its environment."""
+        """Returns the command, its folder and its environment."""
         config = home / "test.conf"
         config.write_text(f"metadata.broker.list={bootstrap}\ntest.topic.prefix=rdkafka{test}\n")
         more = {
@@ -93,8 +95,11 @@ class Librdkafka:
         return [runner, "-L", "-p1", "-V", KNOWN_BROKER], home, more
 
     def ending(self, test, code, output):
-        """The tests' own lines say it. The runner's exit code does not: it may end in a fault of
-        its own after every test has passed."""
+        """Returns the ending by the tests' own lines.
+
+        The runner's exit code does not tell: it may end in a fault of its own after every test has
+        passed.
+        """
         endings = [self._ending(name, output) for name in self._names[test]]
         for outcome in (FAILS, PASSES, SKIPS):
             for each in endings:
@@ -111,15 +116,17 @@ class Librdkafka:
         skipped = rf"\[{name[:28]}.*SKIPPING TEST: (.*)"
         if re.search(skipped, output):
             return Ending(SKIPS, last(skipped, output))
-        # Of a test that belongs to another scenario, the runner says nothing.
+        # About a test that belongs to another scenario the runner says nothing.
         if "ALL TESTS PASSED" in output:
             return Ending(SKIPS, "the runner leaves it out")
         return Ending(FAILS, last(r"$^", output))
 
 
 class KafkaPython:
-    """kafka-python's integration tests, with the package beside them. They take for granted that
-    one broker leads every partition."""
+    """kafka-python's integration tests, with the package beside them.
+
+    They take for granted that one broker leads every partition.
+    """
 
     name = "kafka-python"
     seconds = 120
@@ -136,13 +143,13 @@ class KafkaPython:
         )[:1]
 
     def tests(self):
-        """As pytest collects them."""
+        """Returns the tests that pytest collects."""
         command, folder, more = self.command("test/integration", "127.0.0.1:9092", None)
         output = said_by([*command, "--collect-only"], folder, more)
         return re.findall(r"^test/integration/(\S+::.+)$", output, re.MULTILINE)
 
     def command(self, test, bootstrap, home):
-        """The command, its folder and its environment."""
+        """Returns the command, its folder and its environment."""
         first = bootstrap.split(",")[0]
         more = {
             "KAFKA_VERSION": LIKE_BROKER,
@@ -156,7 +163,7 @@ class KafkaPython:
         return command, self.folder, more
 
     def ending(self, test, code, output):
-        """pytest's own line of the test."""
+        """Returns the ending by pytest's own line of the test."""
         if code == 0:
             skipped = re.search(r"^SKIPPED \[1\] \S+ (.*)", output, re.MULTILINE)
             return Ending(SKIPS, skipped[1]) if skipped else Ending(PASSES)
@@ -189,29 +196,29 @@ class FranzGo:
             raise Missing(str(error)) from error
 
     def tests(self):
-        """As the test binary lists them."""
+        """Returns the tests that the test binary lists."""
         output = said_by([str(self.program), "-test.list", "."], self.folder, {})
         return re.findall(r"^Test\w+$", output, re.MULTILINE)
 
     def command(self, test, bootstrap, home):
-        """The command, its folder and its environment."""
+        """Returns the command, its folder and its environment."""
         more = {"KGO_SEEDS": bootstrap, "KGO_TEST_RECORDS": str(RECORDS)}
         more |= {"KGO_TEST_MAX_TOPIC_PARTS": "7"}
         return [str(self.program), "-test.v", "-test.run", f"^{test}$"], self.folder, more
 
     def ending(self, test, code, output):
-        """Go's own line of the test."""
+        """Returns the ending by Go's own line of the test."""
         if re.search(rf"^--- SKIP: {test} ", output, re.MULTILINE):
             return Ending(SKIPS, last(r"^ +\w+\.go:\d+: (.*)", output))
         if code == 0 and re.search(rf"^--- PASS: {test} ", output, re.MULTILINE):
             return Ending(PASSES)
-        # Whatever the test failed of, the suite tells what it leaves behind.
+        # After any failure the suite prints what it deletes; those lines are not the reason.
         plain = re.sub(r"(?mi)^.*(?:NOT )?deleting (?:topic|group).*$", "", output)
         return Ending(FAILS, last(r"^ +\w+\.go:\d+: (.*)|^panic: (.*)", plain))
 
 
 def run(suite, tests, bootstrap, jobs, say):
-    """Each of these tests, `jobs` at a time: name -> Ending, in the order of the tests."""
+    """Run these tests, `jobs` at a time; returns name -> Ending, in the order of the tests."""
 
     def one(test):
         ending = run_one(suite, test, bootstrap)
@@ -223,7 +230,7 @@ def run(suite, tests, bootstrap, jobs, say):
 
 
 def run_one(suite, test, bootstrap):
-    """One test in a process of its own; all that it started ends with it."""
+    """Run one test in a process of its own; all that it started ends with it."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         home = Path(folder)
         command, place, more = suite.command(test, bootstrap, home)
@@ -252,7 +259,7 @@ def run_one(suite, test, bootstrap):
 
 
 def said_by(command, folder, more):
-    """What a command that ends soon prints; of one that fails too."""
+    """Returns the output of a command that ends soon, even one that fails."""
     done = subprocess.run(
         command,
         cwd=folder,
@@ -267,7 +274,7 @@ def said_by(command, folder, more):
 
 
 def last(pattern, output):
-    """The last of these words, without colours and without what differs from run to run."""
+    """Returns the last of these words, without colours and without what differs from run to run."""
     plain = re.sub(r"\x1b\[[\d;]*m", "", output)
     found = [match.group(match.lastindex or 0) for match in re.finditer(pattern, plain, re.M)]
     words = found[-1] if found else plain.strip()[-SAID_CHARACTERS:]

@@ -34,7 +34,7 @@ class Topics:
     def __init__(self, bootstrap, prefix, *, commits=True):
         self.prefix = prefix
         self._commits = commits
-        # Without librdkafka's own log: at the end of a run it tells that the brokers stopped.
+        # librdkafka's own log is off: at the end of a run it tells that the brokers stopped.
         self._settings = {"bootstrap.servers": bootstrap, "log_level": 0}
         self.admin = AdminClient(self._settings)
         self._groups = Groups(self._settings, self.admin, prefix)
@@ -43,8 +43,10 @@ class Topics:
         return f"{self.prefix}-{feature}"
 
     def make(self, features):
-        """Create and fill what these features need, and commit for the groups that they find;
-        returns when every record and offset is acknowledged."""
+        """Create and fill the topics of these features, and commit for the groups that they find.
+
+        It returns when every record and offset is acknowledged.
+        """
         before = {"retention.ms": RETENTION_BEFORE}
         shapes = {
             "grow": {"num_partitions": 1, "replication_factor": 3},
@@ -91,14 +93,15 @@ class Topics:
             raise RuntimeError(f"topics of {self.prefix} cannot be filled: {failed[:1]}")
 
     def remove(self):
-        """Delete all that exist, so that clients do not add up in one cluster."""
+        """Delete all topics that exist, so that clients do not add up in one cluster."""
         listed = self.admin.list_topics(timeout=PATIENCE_SECONDS).topics
         ours = [name for name in listed if name.startswith(f"{self.prefix}-")]
         for gone in self.admin.delete_topics(ours).values() if ours else ():
             gone.result(PATIENCE_SECONDS)
 
     def denial_of(self, feature):
-        """The cell when the cluster does not hold that feature's effect; None when it holds it."""
+        """Returns a cell when the cluster does not show that feature's effect; None when it
+        does."""
         if feature == "group" and not self._commits:
             return None
         if feature == "kip-848":
@@ -157,7 +160,8 @@ class Topics:
         return None if found == wanted else f"{len(found)} records {found[:3]}, not {wanted[:3]}..."
 
     def _values(self, name):
-        """The values of partition 0 up to its end; aborted and open transactions are left out."""
+        """Returns the values of partition 0 up to its end, without aborted and open
+        transactions."""
         consumer = Consumer(
             {
                 **self._settings,
@@ -183,7 +187,8 @@ class Topics:
 
 
 def _lasting(check):
-    """What denies an effect for as long as one waits for it; None as soon as nothing does."""
+    """Returns the denial of an effect that lasts as long as one waits; None when the effect
+    comes."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     # acks=0, a move of replicas and a commit in the background end later than the client's call.
     while (denial := check()) is not None and time.monotonic() < deadline:

@@ -21,7 +21,7 @@ async def admin(place):
 
 
 def accepted(answer, field):
-    """Raise the error of a topic in an answer: aiokafka hands answers on as they came."""
+    """Raise the error of a topic in an answer; aiokafka returns answers as they came."""
     for _, code, *told in getattr(answer, field):
         if code:
             raise for_code(code)(*told)
@@ -70,7 +70,7 @@ async def alter_configs(place):
 
 
 def produce(**settings):
-    """A function that writes the feature's records with these settings."""
+    """Returns a function that writes the feature's records with these settings."""
 
     async def function(place):
         producer = AIOKafkaProducer(bootstrap_servers=place.bootstrap, **settings)

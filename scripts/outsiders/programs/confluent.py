@@ -15,7 +15,7 @@ COMMITTED_OFFSET = 4
 
 @cache
 def admin(place):
-    """Kept: a client that is let go ends its requests."""
+    """Returns the administration client, which is kept: one that is let go ends its requests."""
     return kafka_admin.AdminClient({"bootstrap.servers": place.bootstrap})
 
 
@@ -57,7 +57,7 @@ def alter_configs(place):
 
 
 def produce(**settings):
-    """A function that writes the feature's records with these settings."""
+    """Returns a function that writes the feature's records with these settings."""
 
     def function(place):
         names = {name.replace("_", "."): value for name, value in settings.items()}
@@ -97,7 +97,7 @@ def consumer(place, **settings):
 
 
 def read(reader, count):
-    """So many records; an error of the client is raised."""
+    """Read some records; raise an error of the client."""
     messages = []
     deadline = time.monotonic() + SECONDS
     while len(messages) < count and time.monotonic() < deadline:
@@ -119,7 +119,7 @@ def all_filled(reader):
 
 
 def consume(**settings):
-    """A function that reads the filled topic by assignment with these settings."""
+    """Returns a function that reads the filled topic by assignment with these settings."""
 
     def function(place):
         reader = consumer(place, **settings)
@@ -153,7 +153,7 @@ def list_groups(place):
 
 
 def group(**settings):
-    """A function that reads as a member of a group, and commits."""
+    """Returns a function that reads as a member of a group, and commits."""
 
     def function(place):
         reader = consumer(place, **settings)
@@ -188,7 +188,7 @@ def transaction(place):
 
 
 def needs(name, function):
-    """The function, for releases whose administration client has a method of this name."""
+    """Returns the function, for releases whose administration client has a method of this name."""
     if hasattr(kafka_admin.AdminClient, name):
         return function
     return speaking.absent(f"this release has no {name}")
@@ -218,7 +218,7 @@ def describe_topics(place):
 
 
 def alter_configs_whole(place):
-    """Replaces all settings of a topic, as clients did before Kafka 2.3."""
+    """Replace all settings of a topic, as clients did before Kafka 2.3."""
     resource = kafka_admin.ConfigResource(
         "topic", f"{place.prefix}-work", set_config={"retention.ms": "3600000"}
     )
@@ -244,8 +244,8 @@ def delete_unknown(place):
 
 
 def max_timestamp_live(place):
-    """The newest timestamp is committed at any moment: there is one, and it is never that of a
-    record which may yet be lost."""
+    """The newest timestamp is committed at any moment: there is one, and its record can never be
+    lost."""
     producer = Producer({"bootstrap.servers": place.bootstrap, "linger.ms": 1})
     at = TopicPartition(f"{place.prefix}-work", 2)
     producer.produce(at.topic, b"first", partition=at.partition)
@@ -301,7 +301,7 @@ def committed(place):
 
 
 def sent(place, topic, value, **settings):
-    """The message of one record in partition 0; an error of its delivery is raised."""
+    """Returns the message of one record in partition 0; raises an error of its delivery."""
     told = []
     limits = {"message.timeout.ms": 12000, "message.max.bytes": 5_000_000}
     producer = Producer({"bootstrap.servers": place.bootstrap, **limits})
@@ -333,7 +333,7 @@ def large(place):
 
 
 def refused(code, call):
-    """The call must fail with this error."""
+    """Expect the call to fail with this error."""
     try:
         call()
     except KafkaException as error:
@@ -380,7 +380,7 @@ def seek(place):
     reader.assign([partition])
     read(reader, 1)
     reader.seek(TopicPartition(place.filled, 1, 7))
-    # Records that were fetched before may still come.
+    # Records that were fetched before the seek may still come.
     while read(reader, 1)[0].offset() != 7:
         pass
     speaking.expect(reader.position([partition])[0].offset, 8, "position")
@@ -398,7 +398,7 @@ OWN = {
     "describe-broker-configs": describe_broker_configs,
     "alter-configs-whole": alter_configs_whole,
     "read-committed": consume(isolation_level="read_committed"),
-    # A batch is larger than what may come of a partition: it must come all the same.
+    # One batch is larger than an answer may hold of a partition; it must come all the same.
     "small-fetches": consume(
         fetch_message_max_bytes=1, fetch_max_bytes=1000, message_max_bytes=1000
     ),

@@ -8,7 +8,8 @@ from faststream.kafka import KafkaBroker, TopicPartition
 
 
 def publish(**settings):
-    """A function that publishes the feature's records through a broker with these settings."""
+    """Returns a function that publishes the feature's records through a broker with these
+    settings."""
 
     async def function(place):
         broker = KafkaBroker(place.bootstrap.split(","), logger=None, **settings)
@@ -23,7 +24,7 @@ def publish(**settings):
 
 
 async def read(place, *topics, **settings):
-    """What a subscriber was handed until it had every record of the filled topic."""
+    """Returns the records that a subscriber got until it had every record of the filled topic."""
     broker = KafkaBroker(place.bootstrap.split(","), logger=None)
     found, whole = [], asyncio.Event()
 

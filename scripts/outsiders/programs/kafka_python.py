@@ -52,14 +52,14 @@ def alter_configs(place):
 
 
 def refused(result):
-    """Raise what a call reports for one item among its results."""
+    """Raise the error that a call reports for one item among its results."""
     if isinstance(result, BaseException) or result not in (None, "OK", "NoError"):
         text = getattr(result, "__name__", None) or repr(result)
         raise RuntimeError(text)
 
 
 def produce(**settings):
-    """A function that writes the feature's records with these settings."""
+    """Returns a function that writes the feature's records with these settings."""
 
     def function(place):
         with closing(KafkaProducer(bootstrap_servers=place.bootstrap, **settings)) as producer:
@@ -151,7 +151,7 @@ def transaction(place):
 
 
 def subscribe_alone(place, **settings):
-    """As no member of a group, a reader gets all partitions of the topics that it names."""
+    """Read as no member of a group: a reader gets all partitions of the topics that it names."""
     with consumer(place, place.filled, group_id=None, **settings) as reader:
         found = sorted(read(reader, len(speaking.FILLED_VALUES)))
     speaking.expect(found, speaking.FILLED_VALUES, "records")
@@ -168,7 +168,7 @@ def auto_create(place):
 
 
 def old_release(place):
-    """The oldest release whose records are of today's format."""
+    """Use the oldest release whose records are of today's format."""
     old = {"api_version": (0, 11)}
     produce(**old)(place)
     consume(place, **old)

@@ -9,7 +9,7 @@ SECONDS = 12
 
 
 def kcat(place, *arguments, text="", broker=True):
-    """The output of one call; what it wrote to standard error when it failed."""
+    """Returns the output of one call; when it failed, its standard error."""
     try:
         done = subprocess.run(
             ["kcat", *(["-b", place.bootstrap] if broker else []), *arguments],
@@ -21,7 +21,7 @@ def kcat(place, *arguments, text="", broker=True):
         )
     except subprocess.TimeoutExpired as expired:
         told = (expired.stderr or b"").decode().strip()
-        # librdkafka tells an error and goes on trying: that is its answer.
+        # librdkafka prints an error and goes on trying: that is its answer.
         raise RuntimeError(told) if told else TimeoutError("no output") from expired
     if done.returncode:
         raise RuntimeError(done.stderr.strip())
@@ -35,7 +35,7 @@ def describe(place):
 
 
 def produce(*flags):
-    """A function that writes the feature's records with these flags."""
+    """Returns a function that writes the feature's records with these flags."""
 
     def function(place):
         values = [f"{place.feature}-{number}\n" for number in range(speaking.WRITTEN_RECORDS)]
@@ -55,7 +55,7 @@ def consume_time(place):
 
 
 def group(*flags):
-    """A function that reads as a member of a group."""
+    """Returns a function that reads as a member of a group."""
 
     def function(place):
         count = str(len(speaking.FILLED_VALUES))

@@ -1,6 +1,6 @@
 """A member of a consumer group on confluent-kafka: `member_confluent.py BOOTSTRAP TOPIC GROUP`.
 
-It says each value on a line of its own, and commits it after that. It runs until it is killed.
+It prints each value on a line of its own, and commits it after that. It runs until it is killed.
 """
 
 import sys

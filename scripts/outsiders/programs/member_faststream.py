@@ -1,6 +1,6 @@
 """A member of a consumer group on FastStream: `member_faststream.py BOOTSTRAP TOPIC GROUP`.
 
-It says each value on a line of its own, and FastStream commits it after that. It runs until it is
+It prints each value on a line of its own, and FastStream commits it after that. It runs until it is
 killed.
 """
 

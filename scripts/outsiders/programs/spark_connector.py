@@ -30,7 +30,7 @@ COLUMNS = (
 
 @functools.cache
 def session():
-    """One for all features: it starts in seconds, a feature takes less."""
+    """Returns the one session for all features: it starts in seconds, a feature takes less."""
     spark = local_session(
         "local[2]",
         memory="700m",
@@ -44,7 +44,7 @@ def session():
 
 
 def in_short(function):
-    """A function whose error is the cause at the end of Java's stacks."""
+    """Returns a function whose error is the cause at the end of Java's stacks."""
 
     @functools.wraps(function)
     def shortened(place):
@@ -60,7 +60,7 @@ def in_short(function):
 
 
 def produce(**settings):
-    """A function that writes the feature's records in one task, so in their order."""
+    """Returns a function that writes the feature's records in one task, so in their order."""
 
     @in_short
     def function(place):
@@ -111,7 +111,7 @@ def consume_time(place):
 
 @in_short
 def group(place):
-    """The connector's old way to find offsets: a consumer on the driver that subscribes."""
+    """Use the connector's old way to find offsets: a consumer on the driver that subscribes."""
     name = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
     session().conf.set(name, "true")
     try:
@@ -123,7 +123,7 @@ def group(place):
 
 
 def reads(wanted, **options):
-    """A function that reads so many records with these options; `{topic}` is the filled topic."""
+    """Returns a function that reads records with these options; `{topic}` is the filled topic."""
 
     @in_short
     def function(place):
@@ -137,7 +137,7 @@ def reads(wanted, **options):
 
 
 def stream(**options):
-    """A function that copies the filled topic into another, and ends where it ended."""
+    """Returns a function that copies the filled topic into another, and ends where it ended."""
 
     @in_short
     def function(place):

@@ -1,4 +1,4 @@
-"""What the Python programs share: the features asked for, one JSON line for each.
+"""Helpers of the Python programs: they run the features asked for, and print a JSON line for each.
 
     PROGRAM BOOTSTRAP PREFIX FEATURE...
 
@@ -18,10 +18,10 @@ FILLED_PARTITIONS = 3
 FILLED_RECORDS = 20
 FILLED_VALUES = sorted(f"{p}:{o}" for p in range(FILLED_PARTITIONS) for o in range(FILLED_RECORDS))
 TIME = 1_700_000_000_000 + 5000
-"""Of offset 5 in every partition of the filled topic, in milliseconds."""
+"""The timestamp of offset 5 in every partition of the filled topic, in milliseconds."""
 PATIENCE_SECONDS = 15
 KNOWN_OFFSET = 7
-"""What the known group has committed in partition 0 of the filled topic."""
+"""The offset that the known group has committed in partition 0 of the filled topic."""
 
 
 class AbsentError(Exception):
@@ -29,7 +29,7 @@ class AbsentError(Exception):
 
 
 class Place:
-    """Where a program works, and the feature that it tries."""
+    """The topics and groups with which a program tries one feature."""
 
     def __init__(self, bootstrap, prefix, feature):
         self.bootstrap = bootstrap
@@ -58,7 +58,7 @@ class Place:
 
 
 def main(version, feature_named):
-    """Try the features of the command line: `feature_named(name)` is the function for one."""
+    """Try the features of the command line; `feature_named(name)` returns the function for one."""
     bootstrap, prefix, *wanted = sys.argv[1:]
     _say({"version": version})
     for name in wanted:
@@ -76,13 +76,13 @@ def _tried(function, place):
     except TimeoutError as error:
         return {"error": f"silent for {PATIENCE_SECONDS} s: {error}"}
     except Exception as error:
-        # The border of somebody else's library: whatever it raises is its answer.
+        # This is the border of a foreign library: any error that it raises is its answer.
         return {"error": f"{type(error).__name__}: {error}"}
     return {}
 
 
 def absent(reason):
-    """A feature that this client does not have."""
+    """Returns the function of a feature that this client does not have."""
 
     def function(_place):
         raise AbsentError(reason)

@@ -1,4 +1,4 @@
-"""What Kafka's command-line tools are asked beside the features of every client.
+"""The calls of Kafka's command-line tools beside the features of every client.
 
 In the flags, `{filled}` and `{work}` stand for topics, `{prefix}` for the prefix of their names,
 and `{plan}` for a file that holds `plan`, which is JSON. `{bootstrap}` is for tools that have a
@@ -76,7 +76,7 @@ CALLS = {
     "configs-broker-all": Call(
         "ConfigCommand", "--describe --broker 1 --all", shows="log.retention.ms="
     ),
-    # Records of the work topic are old, and another call takes its own retention away: any other
+    # Records of the work topic are old, and another call takes its own retention away. Any other
     # value would delete them.
     "configs-broker-alter": Call(
         "ConfigCommand",
@@ -116,7 +116,7 @@ CALLS = {
         "--reset-offsets --group {prefix}-g --topic {filled} --to-earliest --execute",
         shows="{filled}",
     ),
-    # The reset before it has made the group.
+    # The reset before this call has created the group.
     "groups-delete": Call(GROUPS, "--delete --group {prefix}-g", shows="was successful"),
     "groups-tool": Call("GroupsCommand", "--list"),
     "log-dirs": Call("LogDirsCommand", "--describe", shows="partitions"),

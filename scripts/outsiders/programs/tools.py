@@ -28,7 +28,7 @@ JAVA = [
     *("-cp", f"{LOGGER}:{JARS}/*"),
 ]
 [RELEASE] = re.findall(r"kafka-tools-([\d.]+)\.jar", " ".join(map(str, JARS.iterdir())))
-# 4.2 gave these flags new names, and tells of the old ones among the output.
+# The new names that 4.2 gave to these flags; it warns of the old ones in the output.
 [MAJOR, MINOR] = map(int, RELEASE.split(".")[:2])
 RENAMED = (MAJOR, MINOR) >= (4, 2)
 PRODUCER_PROPERTY = "--command-property" if RENAMED else "--producer-property"
@@ -44,7 +44,7 @@ ERROR = re.compile(r"Exception|(?<![.\w\"])(?:error|failed)\b(?![.=])", re.IGNOR
 
 @functools.cache
 def classes():
-    """Name of a tool -> its class: releases move tools between packages and JARs."""
+    """Returns the class of each tool, by name: releases move tools between packages and JARs."""
     found = {}
     for jar in (f"kafka_2.13-{RELEASE}.jar", f"kafka-tools-{RELEASE}.jar"):
         with zipfile.ZipFile(JARS / jar) as archive:
@@ -54,8 +54,10 @@ def classes():
 
 
 def run(tool, *arguments, text="", endless=False):
-    """The output of one tool; what it said when it failed or told an error. One that is `endless`
-    is ended after a while."""
+    """Returns the output of one tool; when it failed or printed an error, its words.
+
+    An `endless` tool is ended after a while.
+    """
     if tool not in classes():
         raise speaking.AbsentError(f"Kafka {RELEASE} has no {tool}")
     try:
@@ -83,12 +85,12 @@ def _decoded(output):
 
 
 def _last_lines(output):
-    """Without what the logger tells of itself."""
+    """Returns the last lines without those that the logger prints about itself."""
     return " ".join([line for line in output.splitlines() if "SLF4J" not in line][-3:])
 
 
 def error_in(output):
-    """The first lines that tell of an error, without the stacks."""
+    """Returns the first lines that tell of an error, without the stacks."""
     lines = [
         line.strip()
         for line in output.splitlines()
@@ -131,7 +133,7 @@ def alter_configs(place):
 
 
 def produce(*flags):
-    """A function that writes the feature's records with these flags."""
+    """Returns a function that writes the feature's records with these flags."""
 
     def function(place):
         lines = [f"{place.feature}-{number}\n" for number in range(speaking.WRITTEN_RECORDS)]
@@ -162,7 +164,8 @@ def consume(place):
 
 
 def consume_time(place):
-    """The consumer has no flag for a time: GetOffsetShell finds the offset, the consumer reads."""
+    """Read from a time: GetOffsetShell finds the offset, since the consumer has no flag for a
+    time."""
     asked = ["--topic-partitions", f"{place.filled}:1", "--time", str(speaking.TIME)]
     offset = run("GetOffsetShell", *server(place), *asked).strip().rpartition(":")[2]
     begin = ["--topic", place.filled, "--partition", "1", "--offset", offset]
@@ -196,7 +199,7 @@ def list_groups(place):
 
 
 def group(*flags):
-    """A function that reads as a member of a group."""
+    """Returns a function that reads as a member of a group."""
 
     def function(place):
         count = ["--max-messages", str(len(speaking.FILLED_VALUES)), "--timeout-ms", "15000"]
@@ -208,8 +211,10 @@ def group(*flags):
 
 
 def transaction(place):
-    """ProducerPerformance is the tool that writes inside transactions. It draws from the lines of a
-    file, so each record has a file, and a transaction, of its own."""
+    """Write inside transactions by ProducerPerformance, the tool that can.
+
+    It draws from the lines of a file, so each record has a file, and a transaction, of its own.
+    """
     settings = [f"bootstrap.servers={place.bootstrap}", "max.block.ms=8000"]
     properties = [PRODUCING, *settings]
     with tempfile.TemporaryDirectory() as folder:
@@ -225,7 +230,8 @@ def transaction(place):
 
 
 def broker_directories(place):
-    """The log directories of broker 1, by Kafka's tool, which prints JSON behind two lines."""
+    """Returns the log directories of broker 1, by Kafka's tool, which prints JSON behind two
+    lines."""
     told = run("LogDirsCommand", *server(place), "--describe", "--broker-list", "1")
     [broker] = json.loads(told[told.index("{") :])["brokers"]
     return {
@@ -235,7 +241,7 @@ def broker_directories(place):
 
 
 def log_dirs_several(place):
-    """Broker 1 has two log directories, and each holds some of this topic."""
+    """Check that each of broker 1's two log directories holds some of this topic."""
     shape = ["--partitions", "4", "--replication-factor", "3", "--if-not-exists"]
     run("TopicCommand", *server(place), "--create", "--topic", place.topic, *shape)
     found = broker_directories(place)
@@ -245,7 +251,7 @@ def log_dirs_several(place):
 
 
 def reassign_log_dirs(place):
-    """A replica changes its directory, and --verify tells when it has."""
+    """Move a replica to another directory; --verify tells when it has moved."""
     log_dirs_several(place)
     name = f"{place.topic}-0"
     [target] = [path for path, names in broker_directories(place).items() if name not in names]
@@ -263,7 +269,7 @@ def reassign_log_dirs(place):
 
 
 def remove_controller(place):
-    """Broker 3 ends to be a controller; our own command lets it vote again, for other clients."""
+    """Make broker 3 no controller; our own command lets it vote again, for other clients."""
     quorum = ("MetadataQuorumCommand", *server(place))
     rows = [line.split() for line in run(*quorum, "describe", "--replication").splitlines()]
     [directory] = [row[1] for row in rows if row and row[0] == "3"]
@@ -282,7 +288,7 @@ def remove_controller(place):
 
 
 def call(wanted):
-    """A function for one of `CALLS`."""
+    """Returns a function for one of `CALLS`."""
 
     def function(place):
         with tempfile.TemporaryDirectory() as folder:
