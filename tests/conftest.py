@@ -1,4 +1,4 @@
-"""What every test stands on: hypothesis profiles, needed programs, and the count of probes.
+"""The ground of every test: hypothesis profiles, needed programs, and the count of probes.
 
 * Hypothesis runs few, derandomised examples by default: CI repeats itself exactly. Exploring is
   `--hypothesis-profile=soak`.

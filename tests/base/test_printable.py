@@ -1,4 +1,4 @@
-"""What a terminal or a browser would obey is shown as escapes."""
+"""Text that a terminal or a browser would obey is shown as escapes."""
 
 import json
 

@@ -187,7 +187,7 @@ class Cluster:
         self.world.nodes[number].start()
 
     def wipe(self, number):
-        """The node comes back with an empty disk, formatted anew as a joiner."""
+        """The node comes back with an empty disk, formatted as a joiner."""
         node = self.world.nodes[number]
         assert not node.up, number
         other = self.world.running()[0]

@@ -382,8 +382,8 @@ def test_status_and_metrics(three):
 
 
 def test_every_moment_of_a_boot_can_be_judged(three):
-    """A broker that read a replica from its disk showed a group without a role; whoever waited for
-    the whole cluster then ended with a KeyError. The unit test knew replicas that run only."""
+    """A broker that read a replica from its disk showed a group without a role; a test that waited
+    for the whole cluster then ended with a KeyError. The unit test knew replicas that run only."""
     three.put("orders", ["before"])
     three.kill(2)
     three.restart(2)
@@ -474,11 +474,14 @@ def test_a_follower_below_the_log_start_is_installed():
 
 
 def test_an_install_never_speaks_of_a_log_start_above_its_place():
-    """A random run of three brokers whose messages went through bytes: the leader had committed a
-    log start at 13, the job that removes the files below it had reached 8 only, and the install
-    it sent to a follower said "begin at 8, log start 13". The follower refused that as a
-    contradiction, and with it the whole frame, for ever. The marker with the 13 comes behind the
-    place 8 anyway."""
+    """The log start in an install is not above the install's place.
+
+    In a random run, messages of three brokers went through bytes. The leader had committed a log
+    start of 13, and the job that removes the files below it had only reached 8. The install that it
+    sent to a follower said "begin at 8, log start 13". The follower refused that as a
+    contradiction, and with it the whole frame, again and again. The marker with the 13 comes behind
+    the place 8 anyway.
+    """
     cluster = Cluster(1, configure=tiny).ready()
     cluster.create("orders", 1, 1)
     for number in range(30):

@@ -60,7 +60,7 @@ def wait_settled(world, name, limit=30.0):
 
 
 def ask_controller(world, request, at=None, limit=20.0):
-    """What a handler of some broker would ask; the controller's reply."""
+    """Ask the controller as a handler of some broker would; returns the controller's reply."""
     node = world.world.nodes[at] if at else world.world.running()[0]
     replies = []
     context = node.broker.context

@@ -11,7 +11,7 @@ from raftlog.embed.cluster import Cluster
 
 @attrs.define(eq=False)
 class Ran:
-    """What a command did."""
+    """The result of a command."""
 
     code: int
     out: str

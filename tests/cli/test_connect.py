@@ -1,4 +1,5 @@
-"""What a command says when nobody is there: sixteen seconds of silence, and then an inner word."""
+"""The error of a command when no broker listens. It was sixteen seconds of silence, then an inner
+word."""
 
 import socket
 from contextlib import ExitStack

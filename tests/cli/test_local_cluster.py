@@ -47,7 +47,8 @@ def wait_until_gone(directory: Path) -> None:
 
 
 def started(*arguments):
-    """What `raftlog up` prints, from a process of its own: its brokers are not our children."""
+    """Returns what `raftlog up` prints, from a process of its own: its brokers are not our
+    children."""
     done = subprocess.run(
         [sys.executable, "-m", "raftlog", *map(str, arguments), "--format", "json"],
         cwd=ROOT,
@@ -366,7 +367,7 @@ def test_what_interrupts_the_start_leaves_no_broker(error, raftlog, tmp_path, mo
 
 
 def test_signals_are_noted_before_the_bootstrap_list_is_printed(raftlog, tmp_path, monkeypatch):
-    """Who reads the list may interrupt at once."""
+    """A reader of the list may interrupt at once."""
     order = []
     monkeypatch.setattr(LocalCluster, "start_all", lambda cluster: None)
     monkeypatch.setattr(LocalCluster, "stop", lambda cluster: order.append("stop"))

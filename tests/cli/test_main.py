@@ -1,4 +1,4 @@
-"""What holds for every command: help, an example, JSON, codes, and never a traceback."""
+"""Every command has help, an example, JSON and exit codes, and never prints a traceback."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What `raftlog recover` refuses, and what it says of a directory that needs nothing."""
+"""Refusals of `raftlog recover`, and its words about a directory that needs nothing."""
 
 from raftlog.runtime.local import cluster as local_cluster
 

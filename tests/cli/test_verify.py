@@ -80,7 +80,7 @@ def test_a_run_folder_gets_its_verdict_and_keeps_the_invariants(folder, tmp_path
 
 
 def run_of(tmp_path, run=None, **checks):
-    """What a run leaves beside its history."""
+    """Write the files that a run leaves beside its history."""
     (tmp_path / "run.json").write_text(json.dumps({"version": 1, **(run or {})}))
     invariants = {
         name.replace("_", "-"): {"status": status, "note": "because"}
@@ -93,7 +93,7 @@ def test_a_run_whose_own_check_failed_is_invalid_whatever_its_history_says(
     folder, tmp_path, capsys
 ):
     """`raftlog verify RUNFOLDER` once judged the history alone: two replicas with different bytes,
-    or a broker that ended by itself, passed as valid when somebody judged the folder again."""
+    or a broker that ended by itself, passed as valid when the folder was judged again."""
     folder(GOOD)
     run_of(tmp_path, replicas_agree="violated", brokers_run="held")
     for _ in range(2):  # the verdict that this wrote says the same again

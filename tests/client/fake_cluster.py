@@ -1,9 +1,12 @@
 """A cluster in memory.
 
 The brokers decode and answer real frames. They keep one log of batches per partition with the rules
-of idempotence, and do as they are told: `refuse` makes answers of an API carry an error, `lose`
-carries a request out and cuts the connection, `cut` cuts it before, `pause` leaves a broker silent,
-`move` makes another broker lead, `deafen` lets a broker hear nothing of that from then on.
+of idempotence, and obey:
+
+* `refuse` makes answers of an API carry an error.
+* `lose` carries a request out and cuts the connection; `cut` cuts it before.
+* `pause` leaves a broker silent.
+* `move` makes another broker lead; `deafen` lets a broker hear nothing of that from then on.
 """
 
 import itertools
@@ -105,7 +108,7 @@ class FakeCluster:
     dead: set[int] = attrs.Factory(set)
     fenced: set[int] = attrs.Factory(set)
     deaf: dict[int, dict[str, list[tuple[int, int]]]] = attrs.Factory(dict)
-    """Of each deaf broker, which leaders and epochs it knew last."""
+    """The leaders and epochs that each deaf broker knew last."""
     requests: list[tuple[int, int, Any]] = attrs.Factory(list)
     refusals: dict[int, list[int]] = attrs.Factory(lambda: defaultdict(list))
     losses: Counter[int] = attrs.Factory(Counter)
@@ -116,11 +119,11 @@ class FakeCluster:
     garbled: int = 0
     """Answers that will be bytes without meaning."""
     changed: dict[int, Callable[[Any], Any]] = attrs.Factory(dict)
-    """What is done to the bodies of an API's answers."""
+    """Changes to the bodies of an API's answers."""
     addresses: dict[int, tuple[str, int]] = attrs.Factory(dict)
     """Where brokers really listen, when they do (fake_server)."""
     groups: Any = None
-    """Who answers the APIs of groups (tests/client/group/fake_groups.py)."""
+    """The part that answers the APIs of groups (tests/client/group/fake_groups.py)."""
     holding: set[int] = attrs.Factory(set)
     """APIs whose answers wait until `let_go`; what comes behind on the connection waits, too."""
     held: list[tuple[int, Later, Any]] = attrs.Factory(list)

@@ -181,7 +181,7 @@ def test_a_seek_of_what_is_not_assigned_is_misuse():
 
 
 def pieces_of(harness, duration_ns):
-    """What polls bring in this time."""
+    """Returns the pieces that polls bring in this time."""
     found, until = [], harness.now + duration_ns
     harness.turn()
     while harness.now < until:
@@ -200,7 +200,7 @@ def pieces_of(harness, duration_ns):
     ids=["topic", "partition"],
 )
 def test_what_does_not_exist_is_reported_once_after_a_while(place, on, do):
-    """It was asked for, for ever, and nothing was told. A client may have stood idle before."""
+    """It was asked for without end, and nothing was told. A client may have stood idle before."""
     harness, _ = start(2)
     harness.ask(KnowTopic("t"))
     harness.run_for(millis(10_000))

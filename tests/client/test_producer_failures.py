@@ -1,4 +1,5 @@
-"""Records that cannot be sent, or of which nobody knows: what is certain, and what comes after."""
+"""Records that cannot be sent, or whose outcome is unknown: what is certain, and what comes
+after."""
 
 import pytest
 
@@ -27,7 +28,7 @@ def test_nothing_sent_in_time_certainly_did_not_happen():
 
 def test_a_broker_that_hears_nobody_is_not_asked_for_ever():
     """Regression (wide seeds, a deaf rest): its metadata named the leader of old, which refused; it
-    was the only one that was connected, so it was asked again, and nobody else ever was."""
+    was the only one that was connected, so it was asked again, and no other ever was."""
     cluster = FakeCluster()
     log = cluster.topic("t")
     cluster.move("t", 0, 2)

@@ -19,7 +19,7 @@ EVERYBODY = (1, 2, 3)
 
 
 def refused(harness, asked):
-    """What a call is refused with, and after how long."""
+    """Returns the error of a refused call, and the time that it took."""
     before = harness.now
     with pytest.raises(KafkaError) as caught:
         harness.ask(asked)
@@ -43,7 +43,8 @@ def test_a_topic_that_is_created_meanwhile_is_found():
 
 
 def test_a_partition_that_was_made_meanwhile_is_found():
-    """Who knew the topic before it grew, and asks a broker that has not heard of it yet, waits."""
+    """A client that knew the topic before it grew waits when its broker has not heard of the growth
+    yet."""
     harness, log = start(2)
     for node in (1, 2, 3):
         harness.cluster.deafen(node)

@@ -30,7 +30,7 @@ def commands_of(text):
 
 
 def problem(line):
-    """What is wrong with a command line; None when the command and its options exist."""
+    """Returns what is wrong with a command line; None when the command and its options exist."""
     words = shlex.split(line.rstrip(".,;:"))[1:]
     command, context = cli, click.Context(cli)
     at = 0

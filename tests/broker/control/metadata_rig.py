@@ -187,7 +187,7 @@ class Call:
 
 class FakeGroupZero:
     """The replica of group 0, as far as the controller moves its membership and reads by it:
-    `reads` wait for `confirm`, unless nobody is `silent`."""
+    `reads` wait for `confirm`, unless no reader is `silent`."""
 
     def __init__(self):
         self.wanted = []
@@ -238,7 +238,7 @@ class Rig:
         return self.services.image
 
     def turn(self):
-        """What a broker's turn does for the metadata parts."""
+        """Do the part of a broker's turn that concerns the metadata."""
         self.services.run_soon()
         self.loader.advance()
         self.services.run_soon()
@@ -255,7 +255,7 @@ class Rig:
         self.commit()
 
     def append(self, *commands, term=1):
-        """Records that somebody else committed."""
+        """Records that another leader committed."""
         for command in commands:
             self.engine.log.append(encode_proposal(Proposal(Term(term), 1_000_000, command)))
         self.turn()

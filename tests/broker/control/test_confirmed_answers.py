@@ -1,5 +1,8 @@
-"""What a controller says and has not just done is told when a majority has confirmed that it still
-decides: it may have been deposed and not know it."""
+"""A controller answers from its state only when a majority has confirmed that it still decides.
+
+It may have been deposed and not know it. Only the results of its own new decisions need no such
+confirmation.
+"""
 
 import pytest
 
@@ -143,9 +146,9 @@ def test_calls_that_wait_for_a_word_are_bounded():
 
 @pytest.mark.parametrize("disk", ["a write", "the directory"])
 def test_who_was_the_controller_knows_when_its_log_is_closed(disk):
-    """Its replica of the metadata group was closed by a failed write, and nobody told it: until a
-    session had passed it held itself for the controller, answered heartbeats, and its own broker
-    asked nobody else, only to be refused."""
+    """A failed write closed its replica of the metadata group, and no part told it. Until a session
+    had passed it held itself for the controller and answered heartbeats. Its own broker asked no
+    other broker, only to be refused."""
     cluster = Cluster(brokers=3, controllers=3).ready()
     nodes = cluster.world.running()
     node = next(node for node in nodes if node.broker.controller.active)

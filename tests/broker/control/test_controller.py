@@ -70,8 +70,8 @@ class TestLeadership:
         assert (call.error, call.text, call.answer) == (41, "3", None)
 
     def test_losing_leadership_redirects_all_that_wait(self):
-        """What was seen committed is answered; the rest may be or not: ask again, with the same
-        ids."""
+        """Requests that were seen committed are answered. The others may be committed or not:
+        brokers ask again, with the same ids."""
         rig = led(1, 2, 3)
         calls = [
             rig.ask(2, create(f"t{number}", topic_id=bytes([number]) * 16), commit=False)
@@ -315,7 +315,7 @@ class TestSessions:
         assert not rig.image.brokers[NodeId(2)].fenced
 
     def test_a_new_controller_gives_everybody_a_whole_session(self):
-        """Silence before it could listen counts against nobody."""
+        """Silence before it could listen counts against no broker."""
         rig = led(1, 2)
         rig.pass_time(SESSION_NS - millis(600))
         rig.engine.depose()

@@ -237,7 +237,7 @@ def test_a_refusal_that_is_not_about_who_controls_is_the_answer(node):
 
 
 def test_a_busy_controller_is_asked_again(node):
-    """The topics beyond the 4,096th of one request were refused for good, and nobody had looked at
+    """The topics beyond the 4,096th of one request were refused for good, and no code had looked at
     them."""
     node.ask()
     (asked, request) = node.take_sent()[0]

@@ -1,4 +1,4 @@
-"""What the controller makes of a request, and which broker may ask what."""
+"""The controller's decisions on requests, and which requests each broker may make."""
 
 import attrs
 import pytest

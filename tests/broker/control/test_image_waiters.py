@@ -1,4 +1,4 @@
-"""Waits end once: by a change that makes them ready, by their deadline, or because nobody waits."""
+"""Waits end once: by a change that makes them ready, by their deadline, or with their client."""
 
 from functools import partial
 

@@ -179,7 +179,7 @@ class Chaos:
             node._turn_soon(node.live)
 
     def some_topic(self):
-        """A topic that somebody knows, as that broker sees it."""
+        """A topic that some broker knows, as that broker sees it."""
         running = self.world.running()
         image = self.draw.choice(running).broker.context.image if running else None
         if image is None or not image.topics:
@@ -275,7 +275,7 @@ class Chaos:
 
 
 def ignored(reply):
-    """Nobody waits: the end shows what became of it."""
+    """No client waits: the end shows the outcome."""
 
 
 def run(seed, steps=50):

@@ -244,7 +244,7 @@ def test_a_failed_read_is_tried_again_when_the_group_moves(value):
 
 def test_damage_in_the_metadata_log_is_told_to_the_replica():
     """Seed 1111 of the simulator: a segment of group 0 had rotted on a broker that only follows it.
-    Nobody but the engine read those entries. It waited for the group to move, but the group was at
+    Only the engine read those entries. It waited for the group to move, but the group was at
     rest: the broker kept an old image, ran none of its new partitions, and repaired nothing."""
     rig = Rig()
     rig.propose(b"a")
@@ -291,7 +291,8 @@ def test_it_is_behind_until_all_that_is_committed_was_read():
 
 
 def test_a_bad_moment_of_the_disk_leaves_it_behind_and_damage_does_not():
-    """What cannot be read is not waited for: who waits elects nobody, and a leader must heal it."""
+    """Damaged entries are not waited for: a replica that waits elects no leader, and a leader must
+    heal it."""
     rig = Rig()
     rig.propose(b"a")
     rig.replica.log.window = RaftIndex(2)
@@ -346,8 +347,9 @@ def test_while_a_read_is_on_its_way_memory_does_not_count():
 
 
 def test_after_damage_any_progress_ends_the_excuse():
-    """What could not be read came from a leader, and was handed over from memory: no read succeeded
-    that could say that the disk brings more again, and votes were heard before the next one."""
+    """The unreadable entries came from a leader again, and were handed over from memory. So no read
+    succeeded that could say that the disk works again, and the replica heard votes before the next
+    one."""
     rig, log = committed_of_three(window=2)
     rig.services.jobs.pop().then(CorruptData("rot"))
     assert not rig.engine.behind

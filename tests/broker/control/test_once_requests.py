@@ -1,4 +1,4 @@
-"""What a broker asks for under a number of its own is performed once, whoever is the controller."""
+"""A numbered request of a broker is performed once, whichever node is the controller."""
 
 import attrs
 

@@ -385,7 +385,7 @@ class TestBalance:
 
     @pytest.mark.parametrize(("percent", "handed"), [(0, 1), (24, 1), (25, 0), (100, 0)])
     def test_a_broker_that_leads_enough_of_its_partitions_gets_no_more(self, percent, handed):
-        """Of four partitions whose first replica it has, another broker leads one."""
+        """The broker has the first replica of four partitions; another broker leads one of them."""
         image = cluster(1, 2, 3)
         services = FakeTurn(1)
         services.config = attrs.evolve(services.config, imbalance_percent=percent)
@@ -450,8 +450,8 @@ class TestOldImages:
 
 
 def test_many_reports_go_in_parts_and_none_is_forgotten(monkeypatch):
-    """What exceeded one report was held to be under way, and was not reported in that term again:
-    nor did such a group move."""
+    """Memberships beyond the bound of one report were held to be under way, and not reported in
+    that term again. Such a group did not move either."""
     monkeypatch.setattr(reassignment, "REPORTS_MAX", 2)
     leader = Leader()
     services = leader.services

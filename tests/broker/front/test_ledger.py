@@ -257,7 +257,7 @@ def test_beyond_twice_the_bound_who_took_nothing_for_longest_goes():
 
 def test_an_answer_beyond_twice_the_bound_reaches_who_is_alone():
     """Found by the simulator (seed 3240, trio mode): a broker whose bound was below an answer hung
-    up on everybody as soon as it had answered, and its clients came again for ever."""
+    up on all clients as soon as it had answered, and its clients came again for ever."""
     ledger = many(2)
     answer(ledger, 1, 3 * HELD)
     assert list(ledger.overdue()) == []

@@ -124,8 +124,8 @@ def led_anew_unreported():
 
 def test_a_replica_that_looks_for_a_leader_tells_no_older_one():
     """Seed 800002: a replica had told of the leader of term 2, before the image heard of it. Then
-    that leader was silent, and while nobody led, clients were told of the leader of term 1 again:
-    pairs of leader and epoch only rise."""
+    that leader was silent, and while no broker led, clients were told of the leader of term 1
+    again: pairs of leader and epoch only rise."""
     cluster, old, replica = led_anew_unreported()
     heir = replica.leader
     named = router(cluster, old.number).leader_of("orders", 0)
@@ -187,7 +187,7 @@ def test_a_replica_that_campaigns_alone_names_the_leader_of_the_image(three):
 def test_the_floor_of_a_replica_that_is_out_hides_no_leader(three, monkeypatch):
     """Seed 6203439: a broker lost a replica that had campaigned alone, and got another one in its
     place. The leader's term was below what the first had stored; until the next boot clients of
-    that broker were told that nobody leads."""
+    that broker were told of no leader."""
     leader = three.leader("orders", 0)
     other = next(node for node in three.world.running() if node is not leader)
     found = router(three, other.number)
@@ -201,7 +201,7 @@ def test_the_floor_of_a_replica_that_is_out_hides_no_leader(three, monkeypatch):
 
 
 def test_a_replica_that_does_not_open_hides_no_leader(three):
-    """Somebody else leads, and the image says who."""
+    """Another broker leads, and the image names it."""
     leader = three.leader("orders", 0)
     other = next(node for node in three.world.running() if node is not leader)
     context = other.broker.context
@@ -214,7 +214,7 @@ def test_a_replica_that_does_not_open_hides_no_leader(three):
 
 
 def test_a_reboot_names_nobody_before_the_image_is_as_new(three):
-    """What the disk says may be a day old: topics were deleted since, and leaders changed."""
+    """The image on the disk may be a day old: topics were deleted since, and leaders changed."""
     three.kill(3)
     three.restart(3)
     context = three.world.nodes[3].broker.context

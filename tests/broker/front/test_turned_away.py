@@ -38,12 +38,12 @@ def frame_of(api_key, version, body):
 
 
 def fail_the_disk(node):
-    """As the writer says it when a sync failed; nobody restarts the process."""
+    """As the writer says it when a sync failed; no supervisor restarts the process."""
     node.deliver(WriteFailed(0, node.directory, None, DiskError("gone")))
 
 
 def cut_off(cluster, number):
-    """The node boots, and reaches nobody."""
+    """The node boots, and reaches no other node."""
     cluster.kill(number)
     cluster.world.network.partition([number])
     cluster.restart(number)
@@ -168,7 +168,8 @@ class TestBooting:
         slab.append(0)  # a BufferError as long as there is a view of it
 
     def test_what_is_asked_early_is_answered_out_of_an_image_as_new_as_the_boot(self, three):
-        """What is on the disk is older than the topic: it said that there is no such topic."""
+        """The image on the disk is older than the topic. The broker said that there is no such
+        topic."""
         three.kill(3)
         three.restart(3)
         client = HeapClient(three.world.nodes[3]).connect()

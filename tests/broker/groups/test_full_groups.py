@@ -1,4 +1,4 @@
-"""Produces to a group that commits nothing: what it holds is bounded, whoever brings it."""
+"""Produces to a group that commits nothing: what it holds is bounded, for any client."""
 
 import attrs
 import pytest
@@ -43,8 +43,8 @@ def produce(client, count=1, timeout_ms=30_000):
 
 @pytest.mark.parametrize("count", [1, 3], ids=["one by one", "in runs"])
 def test_those_who_come_anew_cannot_fill_a_group(cluster, count):
-    """Whoever had produced to it was paused at the limit. A client that came, produced, and went
-    was not: with each connection the group held more."""
+    """A client that had produced to the group was paused at the limit. A client that came, produced
+    and went was not, so with each connection the group held more."""
     leader = stalled(cluster)
     replica = leader.broker.context.router.replica("orders", 0)
     for _ in range(60):

@@ -139,7 +139,7 @@ class Hostile(RuleBasedStateMachine):
         times=st.tuples(MILLIS, MILLIS),
     )
     def join(self, data, group, version, instance, times):
-        """What nearly is a member, more often than by chance."""
+        """Join with values that nearly make a member, more often than by chance."""
         body = JoinGroupRequest(
             group,
             max(times[0], 2_000) % 1_800_001,

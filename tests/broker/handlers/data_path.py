@@ -1,4 +1,4 @@
-"""What the tests of the data-path handlers share: requests of one partition, and a led topic."""
+"""Helpers of the tests of the data-path handlers: requests of one partition, and a led topic."""
 
 from raftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from raftlog.kafka.messages.list_offsets import (

@@ -101,7 +101,7 @@ def test_requests_behind_a_bad_one_are_not_answered(one):
 
 
 def test_what_parses_and_is_not_served_is_answered_with_35(one):
-    """Closing would make the client come back at once, for ever."""
+    """Closing would make the client come back at once, again and again."""
     assert ApiKey.END_TXN not in SERVED
     answer = one.ask(1, ApiKey.END_TXN, EndTxnRequest("t", 1, 0, True), 3)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION

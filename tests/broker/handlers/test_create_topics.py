@@ -23,7 +23,7 @@ def create(three, at, *names, timeout_ms=20_000):
 
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_a_request_for_more_topics_than_wait_at_once_creates_them_all(three, monkeypatch, at):
-    """Those beyond the bound were answered by 7 at once, though nobody had looked at them, and
+    """Those beyond the bound were answered by REQUEST_TIMED_OUT at once, unseen, and
     brokers were fenced meanwhile."""
     monkeypatch.setattr(controller, "CONTROLLER_CALLS_MAX", 5)
     names = [f"t{number}" for number in range(40)]

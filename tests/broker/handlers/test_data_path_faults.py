@@ -1,6 +1,9 @@
-"""Goal: through real frames, with brokers killed and restarted under load: acknowledged batches are
-there once, in order; long polls see them in order without a gap; every request is answered or its
-connection ended; and at rest no replica has anybody waiting.
+"""Real frames are answered rightly while brokers are killed and restarted under load.
+
+* Acknowledged batches are there once, in order.
+* Long polls see them in order without a gap.
+* Every request is answered, or its connection ended.
+* At rest no replica has a waiting request.
 """
 
 import pytest
@@ -17,7 +20,7 @@ RETRIED = (3, 5, 6, 7, 19, 20, 56, 78)
 
 
 class Asker:
-    """One client that asks whoever leads, one request at a time."""
+    """One client that asks the leader, one request at a time."""
 
     def __init__(self, cluster):
         self.cluster = cluster

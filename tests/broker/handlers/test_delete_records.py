@@ -131,7 +131,7 @@ def test_nothing_asked_is_answered_with_nothing():
 
 
 def stalled(cluster):
-    """The leader, and that nobody acknowledges what it sends."""
+    """The leader, and that no follower acknowledges what it sends."""
     leader = cluster.leader("t")
     others = [node.number for node in cluster.world.running() if node is not leader]
     cluster.world.network.hold((other, leader.number) for other in others)

@@ -54,7 +54,7 @@ def test_a_topic_named_twice_has_one_entry_in_the_answer():
 @pytest.fixture
 def first_answer_lost(monkeypatch):
     """The next answer of a controller on another node to what a client asked for is lost on its
-    way, a success or that error; what `meanwhile` does happens before anybody asks again."""
+    way, a success or that error; what `meanwhile` does happens before the next request."""
     lost, error = [], 0
     replied = ControllerChannel.replied
 

@@ -320,7 +320,7 @@ def test_without_a_majority_a_linearizable_fetch_says_nothing_about_the_log():
 
 
 def test_a_leader_that_nobody_confirms_says_nothing_when_patience_ends(monkeypatch):
-    """Not even that there is nothing: somebody else may lead and have more."""
+    """Not even that there is nothing: another broker may lead and have more."""
     cluster = led_topic(configs=LINEARIZABLE)
     leader = cluster.leader("t").number
     produce(cluster, leader, batch_of(b"a"))
@@ -346,7 +346,7 @@ def test_after_a_boot_old_segments_are_verified_and_then_served():
 
 def test_a_read_that_is_never_warm_enough_ends_empty(monkeypatch):
     """Each job should make the next plan succeed; if that fails again and again, the client is told
-    that there is nothing this time, rather than kept for ever."""
+    that there is nothing this time, rather than kept waiting."""
     cluster = filled()
     never = ColdRead(remove_files, ((),))
     monkeypatch.setattr(PartitionReplica, "read", lambda replica, offset, bytes_max: never)
@@ -391,7 +391,7 @@ def test_a_disk_that_fails_again_and_again_makes_somebody_else_lead(monkeypatch)
 
 def test_two_bad_disks_of_two_lose_no_partition():
     """The third is down, and each of the others has a bad sector somewhere else. To call that
-    damage made both of them damaged: nobody could campaign any more."""
+    damage made both of them damaged: none could campaign any more."""
     cluster = led_topic(brokers=3, configs=(("segment.bytes", "65536"),))
     leader = cluster.leader("t")
     one, away = (node for node in cluster.world.running() if node is not leader)

@@ -105,7 +105,7 @@ def test_the_topic_is_made_with_as_many_replicas_as_brokers_live(three):
 
 
 def test_the_creation_waits_for_brokers_that_may_only_be_late(three):
-    """Of two live brokers of three, the topic would have two replicas for good."""
+    """With two live brokers of three, the topic would have two replicas for good."""
     three.kill(3)
     three.wait(lambda: len(three.metadata().brokers) == 2, 20, "fenced")
     body = FindCoordinatorRequest("g", 0, ["g"])

@@ -1,4 +1,4 @@
-"""Goal: producer ids that nobody else has, from any broker, across restarts."""
+"""Producer ids are unique, from any broker, across restarts."""
 
 import pytest
 

@@ -1,9 +1,9 @@
-"""After "done", every broker names the leaders of new partitions.
+"""After the answer to a creation, every broker names the leaders of new partitions.
 
-Story: a client created or enlarged a topic, asked the next broker for its leaders, and heard
-LEADER_NOT_AVAILABLE or of too few partitions for a quarter of a second; clients that trust such an
-answer for seconds failed to write as long. CreateTopics waited for leaders in the image of its own
-broker only, and CreatePartitions for none.
+Story: a client created or enlarged a topic, and asked the next broker for its leaders. For a
+quarter of a second it heard LEADER_NOT_AVAILABLE, or of too few partitions. Clients that trust such
+an answer for seconds failed to write as long. CreateTopics waited for leaders in the image of its
+own broker only, and CreatePartitions for none.
 """
 
 import attrs
@@ -26,7 +26,7 @@ SLOW_NS = millis(25)
 
 
 def slow(cluster, number):
-    """What travels to and from that broker takes longer."""
+    """Slow all messages to and from that broker down."""
     for other in cluster.world.nodes:
         if other != number:
             cluster.world.network.pipe(other, number).extra_ns = SLOW_NS

@@ -1,4 +1,5 @@
-"""Answers about all topics are encoded once for everybody, and not told when they have changed."""
+"""Answers about all topics are encoded once for all clients, and not told when they have
+changed."""
 
 from types import SimpleNamespace
 

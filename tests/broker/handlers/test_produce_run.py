@@ -75,7 +75,7 @@ USUAL = ["good"] * 6
 
 
 def played(script, *, together, configs=()):
-    """What each request was told and what the log holds in the end."""
+    """Returns the answer to each request, and the final content of the log."""
     cluster = led_topic(brokers=1, partitions=2, configs=configs)
     client = connected(cluster)
     pending = []

@@ -1,4 +1,4 @@
-"""A broker whose image is behind refuses nobody by it: what somebody was told is so for all."""
+"""A broker whose image is behind refuses no client by it: an answer to one holds for all."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from tests.broker.cluster import Cluster
 
 
 def cluster_with_one_behind():
-    """Three brokers; the last hears nothing from the controller until `heal`, and everybody hears
+    """Three brokers; the last hears nothing from the controller until `heal`, and all others hear
     it: a topic `t` of two partitions is there, which it does not know."""
     cluster = Cluster(brokers=3, controllers=3).ready()
     nodes = cluster.world.running()

@@ -1,4 +1,4 @@
-"""What a recorder writes is read again as the same graph; all else is refused, by name."""
+"""A recorder's output is read again as the same graph; everything else is refused, by name."""
 
 import contextlib
 from array import array

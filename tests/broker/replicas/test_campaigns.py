@@ -1,5 +1,5 @@
 """Goal: a busy node elects leaders for thousands of groups one after another, and never the same
-ones in vain for ever."""
+ones in vain, without end."""
 
 from collections import Counter
 
@@ -100,7 +100,7 @@ def test_the_end_of_no_campaign_is_harmless():
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12)), max_size=200))
 def test_no_place_is_lost_and_no_group_forgotten(steps):
-    """Whoever waits gets a place once those who run have ended, whatever happened before."""
+    """A waiting group gets a place once the running ones have ended, whatever happened before."""
     parts, now = campaigns(4), 0
     asked = set()
     for kind, group in steps:

@@ -256,7 +256,7 @@ class TestRolledBack:
 
     def test_what_a_dead_boot_said_condemns_nobody(self):
         """Its last words, held up by a cut, reach a controller that knows the boot after it: the
-        session is half open there, and nobody lives at its other end."""
+        session is half open there, and no process lives at its other end."""
         world = cluster(3, 3)
         leader = group_zero(world)
         two, three = (NodeId(number) for number in (1, 2, 3) if number != leader.me.node)

@@ -1,4 +1,4 @@
-"""Old copies of data directories are told by the lives that others have met, and nobody else is
+"""Old copies of data directories are told by the lives that others have met, and no other is
 kept from serving. Whole brokers in virtual time."""
 
 import copy

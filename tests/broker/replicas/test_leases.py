@@ -1,7 +1,7 @@
-"""Goal: leases while brokers of one cluster are restarted with other settings and other releases.
+"""Leases hold while brokers of one cluster are restarted with other settings and other releases.
 
-What rests on a promise in one group has its tests in tests/raft; here is what brokers hand to their
-replicas, keep in their directories, and say to each other.
+The tests in tests/raft cover promises in one group. Here are the parts of brokers: what they hand
+to their replicas, keep in their directories, and say to each other.
 """
 
 import attrs

@@ -1,5 +1,4 @@
-"""What comes over a link counts only in its session, from its node, for a replica that runs
-here."""
+"""A message over a link counts only in its session, from its node, for a replica that runs here."""
 
 from types import SimpleNamespace
 

@@ -22,11 +22,10 @@ def marks_of(node):
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_an_idle_log_is_marked_to_its_end(strict):
-    """A mark was noted before the log had heard that its round was durable: it always spoke of the
-    round before. On an idle log the last entries stayed unmarked for ever, so rot there was taken
-    for a torn tail, and a replica that had acknowledged them voted for one without them; with
-    strict marks they were acknowledged all the same. Found by the scenario
-    review-4-rot-below-the-mark."""
+    """A mark was noted before the log had heard that its round was durable, so it always spoke of
+    the round before. On an idle log the last entries stayed without a mark, and rot there was taken
+    for a torn tail. A replica that had acknowledged them voted for one without them. With strict
+    marks they were acknowledged all the same. Found by the scenario review-4-rot-below-the-mark."""
     cluster = Cluster(3, 3, configure=lambda c: attrs.evolve(c, strict_mark=strict)).ready()
     cluster.create("orders", 1, 3)
     cluster.put("orders", ["the last one for long"])
@@ -39,8 +38,8 @@ def test_an_idle_log_is_marked_to_its_end(strict):
 
 
 def test_what_a_boot_finds_behind_the_mark_is_marked():
-    """What a replica acknowledged just before the power failed was never marked until something
-    was appended, and a file that went bad meanwhile took it along. Found by seed 302801."""
+    """Entries that a replica acknowledged just before the power failed got no mark until the next
+    append. A file that went bad meanwhile took them along. Found by seed 302801."""
     cluster = Cluster(3, 3).ready()
     cluster.create("orders", 1, 3)
     cluster.world.run_for(seconds(0.3))

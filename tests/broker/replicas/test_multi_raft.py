@@ -198,7 +198,7 @@ def test_a_refusal_of_a_newer_term_replaces_one_that_is_still_told(follower):
     """The leader was elected again within a heartbeat, and its follower had voted for another one
     by the time of the offer. The word about the term before was still to be repeated and took the
     place of the new one: the leader read no refusal of its offer and took the group as covered. Its
-    check-quorum then counted a voter that followed somebody else, for as long as nobody wrote."""
+    check-quorum then counted a voter that followed another leader, as long as no client wrote."""
     follower.multi.heard(1, NodeHeartbeat(1, 0, (OFFER,), ()))
     later = Offer(GROUP, 5, A, B)
     follower.replicas[GROUP].term = 6

@@ -1,9 +1,9 @@
 """A turn takes every replica at most once: a second take under one io_id would mix two rounds.
 
-Seen in a random run of four brokers: the take of group 0 brought a commit and a membership step
-of its own; the loader applied the commit, the controller proposed (an unfenced broker), group 0
+Seen in a random run of four brokers: the take of group 0 brought a commit and a membership step of
+its own. The loader applied the commit, and the controller proposed (an unfenced broker). So group 0
 was touched again and taken a second time in the same turn, under the io_id that its node had just
-used. What a take brings about must wait for the next turn, which is due at once.
+used. Consequences of a take must wait for the next turn, which is due at once.
 """
 
 import pytest

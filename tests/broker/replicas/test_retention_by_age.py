@@ -108,7 +108,7 @@ def alter(cluster, name, *changed):
 
 
 def propose(cluster, command):
-    """What the controller decides, without a client that may ask for it."""
+    """Let the controller decide without a client's request."""
     active = next(n for n in cluster.world.running() if n.broker.controller.term is not None)
     active.broker.controller._propose(command)
     active.deliver_nothing()

@@ -1,4 +1,4 @@
-"""What the demo says of its group, from the lines that members print."""
+"""The demo's findings about its group, from the lines that members print."""
 
 import pytest
 import trio

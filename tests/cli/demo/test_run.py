@@ -1,4 +1,4 @@
-"""What the demo writes beside its history."""
+"""The files that the demo writes beside its history."""
 
 import json
 

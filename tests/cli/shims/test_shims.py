@@ -1,6 +1,6 @@
 """The commands with the flags of Kafka's tools, against a cluster of three.
 
-What they print was compared with what Kafka's own tools print of the same cluster.
+Their output was compared with that of Kafka's own tools for the same cluster.
 """
 
 import json

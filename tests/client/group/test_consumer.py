@@ -116,7 +116,7 @@ def test_an_answer_that_comes_after_its_partitions_went_begins_nothing(api):
 
 
 def test_nothing_is_skipped_and_little_comes_twice_when_partitions_move():
-    """What the user had done with was committed before the partition went."""
+    """Records that the user had handled were committed before the partition went."""
     world = start()
     one = world.reader("t", records_max=1)
     world.run_until(lambda: len(one.records) >= 10)

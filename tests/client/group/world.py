@@ -31,7 +31,7 @@ class Reader:
         return [str(each) for each in self.consumer.positions.places()]
 
     def act(self) -> None:
-        """What a user's loop does between two turns."""
+        """Do what a user's loop does between two turns."""
         if self.busy:
             return
         consumer = self.consumer
@@ -152,7 +152,7 @@ def start(partitions=4, batches=3):
 
 
 def commit(reader, offsets=None):
-    """What a commit by the user ends in."""
+    """Commit as the user; returns the outcome."""
     number = next(reader.harness._numbers)
     reader.consumer.commit(number, offsets)
     reader.harness.turn()
