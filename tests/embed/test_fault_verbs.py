@@ -101,7 +101,7 @@ def test_a_client_that_may_retry_does(cluster, topic):
 
 
 def test_a_response_that_is_lost(cluster, topic):
-    """The record is there, and the client cannot know. What it does then is what a test is for:
+    """The record is there, and the client cannot know. A test is there to show what it does then:
     without idempotence it sends again, and the record is there twice."""
     plain = client(cluster, topic, **QUICK)
     with cluster.on("Produce", topic=topic).drop_response(times=1):

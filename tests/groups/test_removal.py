@@ -1,4 +1,4 @@
-"""What takes groups and offsets away, and what must not."""
+"""The events that remove groups and offsets, and those that must not."""
 
 from itertools import pairwise
 

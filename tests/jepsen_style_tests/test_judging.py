@@ -1,5 +1,5 @@
-"""What black-box runs hand to the judge: histories that many threads write, lies that must be
-found, topics as objects, registers as folds, and what replicas hold."""
+"""The judge's input from black-box runs: histories of many threads, lies that must be found, topics
+as objects, registers as folds, and the contents of replicas."""
 
 import json
 import threading
@@ -181,7 +181,8 @@ def two_deletions(*, second_begins):
 
 
 def test_two_deletions_at_once_may_both_be_done_and_one_after_the_other_not():
-    """A broker that had to ask twice says done when the topic is gone, whoever was faster."""
+    """A broker that had to ask twice says done when the topic is gone, whichever request was
+    faster."""
     assert two_deletions(second_begins=25) == "valid"
     assert two_deletions(second_begins=31) == "invalid"
 

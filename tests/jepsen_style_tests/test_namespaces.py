@@ -53,7 +53,8 @@ def echo(network):
 
 
 def reached(network, seconds: float = PATIENT) -> bool:
-    """Who expects an answer waits for it as long as a busy machine may need."""
+    """Whether an answer arrives; a caller that expects one waits as long as a busy machine may
+    need."""
     command = [*network.prefix(2), sys.executable, "-c", ASK, network.address(1), str(seconds)]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 

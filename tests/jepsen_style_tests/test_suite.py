@@ -22,7 +22,7 @@ from raftlog.base.errors import OperatingError
 @pytest.fixture(autouse=True)
 def ticking(monkeypatch):
     """The suite's clock goes on by a second whenever it is asked: a busy machine takes no turn away
-    from anybody."""
+    from any sender."""
     seconds = count()
 
     class Clock:

@@ -103,7 +103,7 @@ class BookedNamespaces:
 
 
 class Notes:
-    """What the history would hold."""
+    """Stands for a history and keeps its lines."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, object]] = []

@@ -103,7 +103,7 @@ def _long(field: FieldTable, value: st.SearchStrategy[Any]) -> st.SearchStrategy
 
 
 def encoded(encode: Any, body: Any) -> bytes:
-    """What an encoder function makes of a body, as one run of bytes."""
+    """Returns the bytes that an encoder function makes of a body, as one run."""
     parts: list[Any] = []
     encode(body, parts, [])
     return b"".join(parts)

@@ -68,7 +68,8 @@ def kafka_python_value(table: MessageTable, version: int, body: Any) -> Any:
 
 
 def kafka_python_decode(table: MessageTable, version: int, data: bytes) -> Any:
-    """What kafka-python reads in our bytes, as plain lists of the fields of this version."""
+    """Returns our bytes as kafka-python reads them, as plain lists of the fields of this
+    version."""
     return _plain(table[5], version, kafka_python_class(table[1]).decode(data, version=version))
 
 

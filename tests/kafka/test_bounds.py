@@ -105,7 +105,8 @@ def test_tagged_fields_are_charged_to_the_budget_before_they_are_read():
 
 @pytest.mark.parametrize("count", [0, 1, FRAME_ITEMS_MAX - 2, FRAME_ITEMS_MAX - 1])
 def test_tags_and_elements_of_a_frame_share_its_budget(count):
-    """Of a header, of a struct in an array, of the body; at the bound and one beyond it."""
+    """The tags are those of a header, of a struct in an array and of the body, at the bound and
+    beyond it."""
     topics = b"\x02" + bytes(16) + b"\x02t" + tags_of(count // 2)
     body = topics + b"\0\0" + tags_of(count - count // 2)
     for in_header in (0, 1):

@@ -39,7 +39,7 @@ def versions_of(client):
 
 
 def test_the_clients_chose_the_versions_that_were_measured_before():
-    """What each client sends when it may choose freely: a change is news."""
+    """The versions that each client sends when it may choose freely: a change is news."""
     assert versions_of("confluent-kafka 2.16.1") == {
         "Produce": 10,
         "Fetch": 16,

@@ -1,4 +1,4 @@
-"""What the generators write: merged runs, nothing from outside in the text, work done once."""
+"""The generators' output: merged runs, nothing from outside in the text, work done once."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""What a node must start, delete and retarget, named by whole replica ids."""
+"""The replicas that a node must start, delete and retarget, named by whole replica ids."""
 
 import attrs
 
@@ -81,7 +81,8 @@ def test_a_wiped_directory_starts_new_ids_with_the_founding_membership():
 
 
 def test_the_old_directory_is_told_nothing():
-    """What an intruder with the old directory would get: no start, no delete."""
+    """The old directory gets nothing: no start, no delete. An intruder with it would learn
+    nothing."""
     before = four()
     after = do(before, fence(before, 2), registration(2, at=1))
     assert replica(part(before), 2) in part(after).replicas

@@ -146,7 +146,7 @@ def test_a_cut_snapshot_is_corrupt(size):
 
 @given(st.data())
 def test_content_is_checked_even_under_a_right_digest(data):
-    """A digest only says that nobody flipped a bit; what a writer with a bug wrote is refused, or
+    """A digest only says that no bit flipped; what a writer with a bug wrote is refused, or
     is an image whose bytes are the same again."""
     body = bytearray(encode_image(RICH))
     place = data.draw(st.integers(12, len(body) - 1))
@@ -206,7 +206,7 @@ RICH = rich()
 
 
 def test_a_snapshot_with_more_removals_than_there_may_be_partitions_is_read():
-    """What waits for a broker that is away has no bound of its own."""
+    """Removals that wait for an absent broker have no bound of their own."""
     image = cluster(1, 2)
     replica = ReplicaId(NodeId(2), directory(2), ReplicaEpoch(7))
     waiting = Removal(group=GroupId(1), replica=replica, topic_id=ORDERS, partition=0)

@@ -1,4 +1,4 @@
-"""What was performed is remembered as long as somebody may ask for it again, and no longer."""
+"""A performed request is remembered as long as a broker may ask for it again, and no longer."""
 
 import attrs
 import pytest
@@ -40,7 +40,7 @@ def test_performed_again_changes_nothing_even_when_it_was_undone():
 
 
 def test_without_a_number_the_topic_comes_back():
-    """What the numbers are for."""
+    """The numbers exist to prevent this."""
     image = cluster(1, 2)
     create = topic(image, (1,))
     image = do(image, create, c.DeleteTopic(topic_id=ORDERS), create)

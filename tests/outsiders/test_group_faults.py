@@ -1,5 +1,5 @@
-"""What is noticed of a group: records that nobody processed, offsets that went back, members that
-ended by themselves."""
+"""Faults of a group are noticed: unprocessed records, offsets that went back, members that ended by
+themselves."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""What the witness of groups says of commits that are there, of others, and of none."""
+"""The witness of groups tells commits that are there from others and from none."""
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition

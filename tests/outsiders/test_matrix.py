@@ -293,7 +293,7 @@ README_REFUSES = {"transaction": "Transactions"}
 
 
 def unkept(table, readme):
-    """What the README says of clients and the table does not, or the other way round."""
+    """Yields the claims about clients that only the README or only the table has."""
     text = " ".join(readme.split())
     for name, each in table.items():
         if README_NAMES.get(name, name) not in text:

@@ -142,7 +142,7 @@ ALL = "============== ALL TESTS PASSED ==============\n"
         ("0001", LEFT_OUT.format("0001_one") + ALL, Ending(SKIPS, "no RapidJSON")),
         ("0001", ALL, Ending(SKIPS, "the runner leaves it out")),
         ("0001", "cannot open shared object", Ending(FAILS, "cannot open shared object")),
-        # Of a number with several tests, all must pass or be left out.
+        # When a number has several tests, all must pass or be left out.
         ("0045", PASSED.format("0045_a") + FAILED.format("0045_b"), Ending(FAILS, "no leader")),
         ("0045", PASSED.format("0045_a") + LEFT_OUT.format("0045_b") + ALL, Ending(PASSES)),
         ("0045", PASSED.format("0045_a") + "killed", Ending(FAILS)),

@@ -108,7 +108,7 @@ def refused(
 
 
 def lead(*terms: int, term: int = 0, ready: bool = True, **options) -> Peer:
-    """Replica 1, elected by everybody; `ready` when 2 has its first entry too."""
+    """Replica 1, elected by all; `ready` when 2 has its first entry too."""
     peer = replica(*terms, term=term, **options)
     time_out(peer)
     others = [v.node for v in peer.node.membership.all_voters() if v != peer.me]

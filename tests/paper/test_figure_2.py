@@ -276,7 +276,7 @@ class TestRulesForCandidates:
         ],
     )
     def test_votes_from_a_majority_make_a_leader(self, count, votes, role):
-        """A vote counts once, whoever repeats it."""
+        """A vote counts once, however often it comes."""
         peer = replica(membership=voters(*range(1, count + 1)))
         time_out(peer)
         say(peer, *(vote(1, sender) for sender in votes))

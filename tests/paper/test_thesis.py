@@ -254,7 +254,7 @@ class TestMembershipChanges:
 
     def test_4_2_2_a_removed_server_still_campaigns_until_that_is_committed(self):
         """'a server that is not part of its own latest configuration should still start new
-        elections, as it might still be needed until the Cnew entry is committed': here nobody
+        elections, as it might still be needed until the Cnew entry is committed': here no one
         else holds it."""
         peer = replica(1, term=1, membership=THREE, commit=1)
         leave = control(2, 1, 1, voters(2, 3))
@@ -312,7 +312,7 @@ class TestMembershipChanges:
         assert peer.role is Role.LEADER
 
     def test_4_3_once_joint_is_committed_the_leader_creates_the_new_configuration(self):
-        """Whoever leads: here one that found the joint configuration in its log."""
+        """The leader need not have begun it: here one found the joint configuration in its log."""
         joint = Membership(voters(1, 4, 5).voters, outgoing=voters(1, 2, 3).voters)
         peer = lead(membership=joint, ready=False)
         say(peer, *(matched(1, 1, sender=n) for n in (2, 4)))

@@ -177,7 +177,8 @@ class Place:
             self.rounds.append((IoId(self.io), ops))
         self.jobs.extend(output.jobs)
         if self.replica.publishing:
-            # What a client of this node saw never goes back, across restarts as well.
+            # The high watermark that a client of this node saw never goes back, across restarts as
+            # well.
             assert self.replica.high_watermark >= self.hw_seen
             self.hw_seen = self.replica.high_watermark
         for then, answer in output.completed:
@@ -297,7 +298,7 @@ class Group:
         return moved
 
     def advance(self, span_ns):
-        """Let time pass; everybody is ticked at its deadline."""
+        """Let time pass; every replica is ticked at its deadline."""
         end = self.now + span_ns
         self.settle()
         while True:

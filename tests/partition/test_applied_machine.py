@@ -1,7 +1,7 @@
-"""A machine on every replica is fed what is committed, in order, each batch once, whatever happens.
+"""A machine on every replica gets the committed batches, in order, each once, whatever happens.
 
-The toy machine keeps the last value of each key. What it should hold is computed here from the
-committed records, by a few lines that know nothing of replicas.
+The toy machine keeps the last value of each key. A few lines that know nothing of replicas compute
+its expected content from the committed records.
 """
 
 from itertools import pairwise

@@ -51,7 +51,7 @@ def fail(tasks, first, times, error=FAILED):
 
 
 def test_a_place_that_cannot_be_read_again_and_again_is_damage(tasks, node):
-    """Seed 300085 of the simulator: the leader tried for ever, and its follower waited for ever."""
+    """Seed 300085 of the simulator: the leader tried without end, and its follower waited."""
     fail(tasks, 5, LOG_READ_FAILURES_MAX - 1)
     assert tasks.damage is None
     fail(tasks, 5, 1)
@@ -62,7 +62,8 @@ def test_a_place_that_cannot_be_read_again_and_again_is_damage(tasks, node):
 
 
 def test_two_followers_that_fail_in_turns_are_counted_each(tasks, node):
-    """Each failure at one place forgot those at the other, and both followers waited for ever."""
+    """Each failure at one place forgot those at the other, and both followers waited without
+    end."""
     for _ in range(LOG_READ_FAILURES_MAX - 1):
         fail(tasks, 5, 1)
         fail(tasks, 6, 1)
@@ -94,8 +95,9 @@ def fail_client(tasks, what, times, error=FAILED, now=NOW):
 
 
 def test_what_no_client_can_be_sent_is_left_to_another_leader(tasks, node):
-    """Seed 320110 of the simulator: the leader told consumers of a failed disk for ever. It hands
-    over, and calls nothing damage: what it holds besides is good, and it may have to lead again."""
+    """Seed 320110 of the simulator: the leader told consumers of a failed disk without end. It
+    hands over, and calls nothing damage: what it holds besides is good, and it may have to lead
+    again."""
     fail_client(tasks, "segment 3", LOG_READ_FAILURES_MAX - 1)
     fail_client(tasks, "segment 4", 1)
     tasks.client_read_done("segment 3", None, NOW)
@@ -150,8 +152,8 @@ def fail_snapshot(tasks, index, times, value=None):
 
 
 def test_a_leader_that_cannot_install_anybody_hands_over_once(tasks, node):
-    """It tried for ever, and the follower waited for ever. What it holds is good, so it may lead
-    again should nobody else be able to, and is not asked to step down for the same place again."""
+    """It tried without end, and the follower waited without end. The replica's content is good, so
+    it may lead again if no other can. It is not asked to step down for the same place again."""
     fail_snapshot(tasks, 5, LOG_READ_FAILURES_MAX - 1, FAILED)
     assert node.stepped_down == []
     fail_snapshot(tasks, 5, 1)
@@ -248,7 +250,7 @@ def test_records_that_rot_before_their_timestamps_are_computed_are_damage(node):
 
 
 def found_in_closed(node, leading, successors):
-    """What became of damage in a closed segment of this replica."""
+    """Returns the effects of damage in a closed segment of this replica."""
     node.leading, node.successors = leading, successors
     driver, _ = segmented()
     tasks = BackgroundTasks(driver.log, node, NoTracer(), "g1")

@@ -269,7 +269,7 @@ def spoil(place, before):
 
 @pytest.mark.parametrize("keep", [Keep.ALL, Keep.NONE, Keep.SOME])
 def test_a_crash_at_every_call_loses_nothing_that_the_machine_needs(keep):
-    """One replica, so that nobody can install it: every changing disk call of a run that writes
+    """One replica, so that no leader can install it: every changing disk call of a run that writes
     snapshots, moves the log start and removes segments is the last one of some run."""
     reached = 0
     for crash_at in range(1, 400):

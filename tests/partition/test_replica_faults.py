@@ -1,10 +1,12 @@
-"""Goal: whatever happens to three replicas (crashes with un-synced loss, cuts, held disks,
-transfers), every acknowledged batch is there once, in the order of its producer, at the offset
-that was answered; every request is answered once; and equal raft indexes mean equal producer
-tables.
+"""Three replicas keep their promises under faults: crashes with un-synced loss, cuts, held disks,
+transfers.
 
-Producers behave as Kafka's clients: one batch in flight each, the same batch again until it is
-answered with success, to whoever leads. The seed of a failing run is in the test's name.
+* Every acknowledged batch is there once, in the order of its producer, at the answered offset.
+* Every request is answered once.
+* Equal raft indexes mean equal producer tables.
+
+Producers behave as Kafka's clients. Each has one batch in flight, and sends it again to the leader
+until the answer is success. The seed of a failing run is in the test's name.
 """
 
 import copy

@@ -207,7 +207,7 @@ def test_a_boot_begins_from_the_newest_snapshot_and_ends_with_the_same_table():
 
 
 def test_truncation_below_the_newest_roll_leaves_no_wrong_snapshot():
-    """An isolated leader rolls segments that nobody else has; they are cut off. No
+    """An isolated leader rolls segments that no other replica has; they are cut off. No
     snapshot of what was cut may be found at the next boot."""
     group = led(options=SMALL)
     group.produce(1, b"kept", pid=1, epoch=0, first=0)
@@ -236,8 +236,8 @@ def test_truncation_below_the_newest_roll_leaves_no_wrong_snapshot():
 
 
 def test_expiry_goes_by_the_log_and_not_by_the_wall_clocks():
-    """Who is silent for an expiration by the leader's monotonic clock goes, by a marker that
-    carries the cut-off to everybody; who writes stays."""
+    """A producer that is silent for an expiration by the leader's monotonic clock goes. A marker
+    carries the cut-off to all replicas. A producer that writes stays."""
     config = PartitionConfig(retention_check_ns=millis(300), producer_expiration_ms=2_000)
     group = filled_group(config=config)
     for number in range(12):
@@ -283,8 +283,8 @@ def test_an_idle_group_writes_no_markers():
 
 
 def test_log_append_time_replays_to_the_same_table():
-    """What the log holds counts, not what the producer sent: the stored timestamp is the
-    leader's."""
+    """The stored timestamp counts, which is the leader's, and not the one that the producer
+    sent."""
     group = led(config=PartitionConfig(log_append_time=True))
     group.produce(1, b"a", pid=7, epoch=0, first=0, timestamp_ms=1_000)
     group.settle()

@@ -110,7 +110,7 @@ def test_bytes_count_as_uncommitted_until_a_majority_holds_them():
 
 
 def unready_leader(**options):
-    """Replica 1 leads and waits for its first commit: everybody else is cut off at that moment."""
+    """Replica 1 leads and waits for its first commit: all others are cut off at that moment."""
     group = Group(**options)
     for _ in range(400):
         group.advance(millis(10))
@@ -242,10 +242,11 @@ def test_another_leaders_entry_at_the_same_offset_is_no_success():
 
 def test_what_the_next_leader_commits_was_not_called_unwritten():
     """Found by the black-box tests (append under pause-majority, seed 3): a record stood in the log
-    twice. The leader had appended it, lost its leadership before the commit and answered 6 (not the
-    leader); the next leader committed it all the same. librdkafka takes 6 for "not written" and
-    sends again even with retries = 0, and nothing told the second copy from a first one. An
-    appended batch whose fate is open is now answered by 7, which all clients take for "perhaps"."""
+    twice. The leader had appended it, lost its leadership before the commit and answered
+    NOT_LEADER_OR_FOLLOWER. The next leader committed it all the same. librdkafka takes that error
+    for "not written" and sends again even with retries = 0, and nothing told the second copy from a
+    first one. An appended batch whose fate is open is now answered by REQUEST_TIMED_OUT, which all
+    clients take for "perhaps"."""
     group = led()
     group.places[2].held = group.places[3].held = True
     answers = group.produce(1, b"a")
@@ -353,7 +354,7 @@ def test_a_replica_that_returned_counts_again():
 
 
 def test_a_new_leader_gives_no_spurious_not_enough_replicas():
-    """Nobody has been heard yet, and all voters count as in sync."""
+    """No voter has been heard yet, and all voters count as in sync."""
     group = led(config=PartitionConfig(min_insync_replicas=3))
     group.produce(1, b"a")
     group.settle()
@@ -417,8 +418,8 @@ def test_a_bad_batch_is_refused_and_nothing_is_appended(batch, error):
 
 
 def test_a_forged_raft_entry_is_refused():
-    """What a client would need to write one of Raft's own entries: control bit, zero offsets
-    wide."""
+    """A client would need these fields to write one of Raft's own entries: control bit, zero
+    offsets wide."""
     group = led()
     forged = changed(GOOD, attributes=0x20, last_offset_delta=-1, records_count=0)
     assert errors(group.send(1, forged)) == [ErrorCode.INVALID_RECORD]

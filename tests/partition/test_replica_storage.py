@@ -123,7 +123,7 @@ def test_a_leader_whose_content_is_refused_and_sound_goes_on():
 
 
 def test_a_leader_with_a_rotten_batch_steps_down_and_reports_damage():
-    """No refuse-and-resend for ever."""
+    """No endless refuse-and-resend."""
     group = long_group()
     place = group.places[1]
     segment = group[1].log.segments[0]

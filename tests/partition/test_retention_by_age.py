@@ -183,7 +183,7 @@ def test_what_was_read_of_an_active_segment_is_not_read_again():
 
 
 def scans(group):
-    """What jobs of the leader read for timestamps."""
+    """Returns the arguments of the leader's jobs that read timestamps."""
     jobs = [job for output in group.places[1].outputs for job in output.jobs]
     return [args[0] for _, function, args in jobs if function is scan_times]
 

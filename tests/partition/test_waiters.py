@@ -1,4 +1,4 @@
-"""Goal: everybody is answered once, by whichever of commit, time and loss comes first."""
+"""Every waiter is answered once, by the first of commit, time and loss."""
 
 import pytest
 from hypothesis import given
@@ -106,7 +106,7 @@ OPERATIONS = st.lists(
 
 @given(OPERATIONS)
 def test_the_lines_agree_with_a_plain_list(operations):
-    """The dumb twin: one list of (waiter, acks=all), filtered anew each time."""
+    """The dumb twin: one list of (waiter, acks=all), filtered each time."""
     line, twin = ProduceWaiters(), []
     last = commit = held = now = 0
     for what, one, two in operations:

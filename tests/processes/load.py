@@ -82,9 +82,12 @@ class Load:
 
 
 def read_all(bootstrap: str, partitions: int, seconds: float = 60.0) -> dict:
-    """Every record, (partition, offset) -> value, at least up to the ends found at the start. What
-    comes beyond them (a producer that was purged may still have a request under way) is no reason
-    to stop before: once it was, and 67 acknowledged records were missed."""
+    """Returns every record, (partition, offset) -> value, at least up to the ends found at the
+    start.
+
+    Records beyond them are no reason to stop before: a producer that was purged may still have a
+    request under way. Once the reader did stop, and missed 67 acknowledged records.
+    """
     deadline = time.monotonic() + seconds
     ends = _ends(bootstrap, partitions, deadline)
     consumer = _consumer(bootstrap)

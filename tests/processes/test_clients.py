@@ -1,7 +1,7 @@
 """Other people's clients, unchanged: create a topic, produce in every way, read back by assignment.
 
 Each client sends plain, compressed and idempotent records to three real brokers and reads all of
-them back. What lies in the log is looked at too: a client that was told the wrong versions falls
+them back. The content of the log is looked at too: a client that was told the wrong versions falls
 back to sending uncompressed, silently (librdkafka issue 4956).
 """
 
@@ -52,7 +52,7 @@ def expected(kinds) -> set:
 
 
 class Stored(NamedTuple):
-    """What a topic's log holds: its batches' codecs, how many records, and whether a partition
+    """The content of a topic's log: its batches' codecs, how many records, and whether a partition
     changed its leader meanwhile."""
 
     codecs: set[int]
@@ -81,7 +81,7 @@ def stored(cluster, topic: str) -> Stored:
 
 def check(read: list, kinds: list, log: Stored) -> None:
     """All records are there, once. On a busy machine a leader may be replaced: then, and only then,
-    a producer that is not idempotent sends again what nobody had answered, and one that does not
+    a producer that is not idempotent sends again what no broker had answered, and one that does not
     wait for all replicas may lose."""
     counted = Counter(read)
     twice = {kind_of(record) for record, times in counted.items() if times > 1}

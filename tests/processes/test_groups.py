@@ -52,7 +52,8 @@ def confluent(servers, group, **more):
 
 
 def read(consumer, enough, limit=SECONDS):
-    """What the consumer reads until `enough(numbers)`; its errors fail the test."""
+    """Returns the numbers that the consumer reads until `enough(numbers)`; its errors fail the
+    test."""
     numbers, deadline = [], time.monotonic() + limit
     while not enough(numbers):
         assert time.monotonic() < deadline, len(numbers)

@@ -1,4 +1,4 @@
-"""Hostile clients against a live broker: each gets an error or a closed connection, nobody else
+"""Hostile clients against a live broker: each gets an error or a closed connection, no other client
 notices.
 
 After every attack the broker is up, another client is served, and its memory has at no moment been
@@ -63,7 +63,7 @@ def full(broker):
 @contextlib.contextmanager
 def survives(broker, rise_max: int):
     process = broker.processes[1]
-    Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # the peak begins anew
+    Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # the peak begins again
     before = memory(process.pid, "VmRSS")
     yield
     assert process.poll() is None, broker.last_lines(1)
@@ -297,7 +297,7 @@ def send_what_is_taken(connection: socket.socket, data: bytes) -> None:
 
 def test_many_who_flood_without_reading(unharmed):
     """Sixteen at once. One receive brings thousands of small requests, and all of them were handed
-    in before the broker could pause anybody: others waited for more than a minute."""
+    in before the broker could pause a client: others waited for more than a minute."""
     request = b"".join(
         codec.encode_request(ApiKey.METADATA, 9, 1, "x", metadata.MetadataRequest(topics=None))
     )
@@ -355,7 +355,7 @@ def test_many_parts_of_requests_that_wait_cost_little(unharmed, empty, wanted):
 
 def test_requests_that_wait_on_many_connections(full, many_files):
     """Each connection may have 8 MiB of them, and they may wait for an hour: three hundred of these
-    were more than a gigabyte. Nobody else waits behind them."""
+    were more than a gigabyte. No other client waits behind them."""
     topics = [fetch.FetchTopic("", partitions=())] * 14_000
     with BlockingClient(full.bootstrap_servers) as client:
         end = client.produce(TOPIC, b"the last one").offset + 1
@@ -382,7 +382,7 @@ def test_requests_that_wait_on_many_connections(full, many_files):
 
 
 def open_in_the_end(connections: list[socket.socket]) -> int:
-    """How many the broker leaves open, once it has sent nobody away for two seconds: an honest
+    """How many the broker leaves open, once it has sent no client away for two seconds: an honest
     client is served long before it has taken in what all of them sent."""
     last, since = len(connections), time.monotonic()
     deadline = since + SECONDS

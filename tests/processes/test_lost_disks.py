@@ -1,8 +1,7 @@
-"""Disks that are wiped, lost in part, or restored from an old copy, under real broker processes.
+"""Disks are wiped, lost in part, or restored from an old copy, under real broker processes.
 
-What holds: nobody votes or acknowledges under an identity that it cannot answer for; the broker
-comes back under a new replica id by a committed change of membership, catches up, and nothing is
-lost.
+No broker votes or acknowledges under an identity for which it cannot answer. It comes back under a
+new replica id by a committed change of membership, catches up, and nothing is lost.
 """
 
 import json

@@ -1,4 +1,5 @@
-"""Brokers that are somebody else: a directory of another broker or cluster, a number that is taken.
+"""Brokers under a foreign identity: a directory of another broker or cluster, a number that is
+taken.
 
 Each is told so by name; the others go on and lose nothing.
 """
@@ -50,7 +51,7 @@ def serve(settings: dict[str, str], folder: Path) -> subprocess.Popen[str]:
 
 
 def wait_for(folder: Path, words: str) -> str:
-    """What the stranger says, once these words are among it."""
+    """Returns the stranger's output, once these words are in it."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         said = (folder / "stranger.log").read_text()
@@ -81,7 +82,7 @@ def test_a_directory_of_another_broker(cluster, tmp_path):
 
 
 def test_a_directory_of_another_cluster(cluster, tmp_path):
-    """Formatted elsewhere, with our secret and our controllers: nobody here links with it."""
+    """Formatted elsewhere, with our secret and our controllers: no broker here links with it."""
     other = local_cluster.found(tmp_path / "other", brokers=1)
     wrong = settings_of(cluster, 2, log_dirs=str(other.directory / "broker1"))
     stranger = serve(wrong, tmp_path)
@@ -99,8 +100,9 @@ def test_a_directory_of_another_cluster(cluster, tmp_path):
 
 def test_a_number_that_is_taken(cluster, tmp_path):
     """A second broker of a number, on an empty disk, that knows the secret. It is refused for as
-    long as the first one lives, and what it does to the links of the first one stops nobody. Not
-    the number of the active controller: whoever takes that has nobody to ask, and only waits."""
+    long as the first one lives, and what it does to the links of the first one stops no broker.
+    Not the number of the active controller: a broker that takes that has none to ask, and only
+    waits."""
     found = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(timeout=10)
     number = 1 if found.controller_id != 1 else 2
     stranger = serve(settings_of(cluster, number, log_dirs=str(tmp_path / "empty")), tmp_path)

@@ -161,7 +161,7 @@ ASKED: Mapping[Any, Mapping[str, Mapping[str, Any]]] = {
 }
 """Every module of questions, with right arguments for each of its questions."""
 ASKED_OWN = {"broker_ms", "group_name"}
-"""What these modules share, and no question."""
+"""Helpers that these modules share, which are no questions."""
 CLUSTER_CALLS: Mapping[str, Mapping[str, Any]] = {
     "address_of": {"node": 7},
     "kill": {"node": 7},
@@ -173,7 +173,7 @@ CLUSTER_CALLS: Mapping[str, Mapping[str, Any]] = {
     "wait_until_healthy": {"seconds": 0.0},
     "recover": {"seconds": 0.0},
 }
-"""Of a cluster of node 1: 7 is none, so that nothing is killed."""
+"""Arguments for a cluster of node 1: there is no node 7, so nothing is killed."""
 VERB_CALLS: Mapping[str, Mapping[str, Any]] = {
     "partition": {"first": [1], "second": [7], "third": [8], "one_way": False},
     "isolate": {"node": 7},
@@ -190,7 +190,7 @@ REQUEST_VERB_CALLS: Mapping[str, Mapping[str, Any]] = {
     "delay": {"ms": 1, "times": 1, "nth": 1},
     "disconnect": {"executed": False, "times": 1, "nth": 1},
 }
-"""Of `cluster.on(...)`."""
+"""Arguments for the verbs of `cluster.on(...)`."""
 CLUSTER_OWN = {
     "heal",
     "start",
@@ -214,7 +214,7 @@ LOG_CALLS: Mapping[str, Mapping[str, Any]] = {
 
 
 def _recorded(**more: Any) -> None:
-    """What stands in for a client iterates as the client does: nothing here may begin that."""
+    """A wrapped client iterates as the client does, and nothing here may begin that."""
     verify.record(**more)
 
 
@@ -314,7 +314,7 @@ VERIFY_CALLS: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
 }
 VERIFY_OWN = {"MODELS", "BadHistory", "JudgeOptions"}
 VERIFY_RESULTS = {"Call", "ClassResult", "Interval", "Judgement", "Op", "Verdict", "Witness"}
-"""What the judge makes by the million, and hands out."""
+"""Results that the judge makes by the million, and hands out."""
 
 
 def _session_without_spark(**arguments: Any) -> object:
@@ -392,7 +392,7 @@ def produces(client: BlockingClient) -> None:
 
 
 WRONG = object()
-"""Of a type that is wrong for every argument."""
+"""A value whose type is wrong for every argument."""
 
 
 def refused_by_name(target: Target, argument: str, wrong: Any = WRONG) -> None:

@@ -69,7 +69,7 @@ THROWN = settings(
 
 
 ALSO = {"source": "line"}
-"""What lies inside of a history is told by the reader, as a line of it."""
+"""The reader reports an error inside a history as a line of it."""
 
 
 def outcome(target: Target, changed: Mapping[str, Any]) -> Exception | None:
@@ -122,7 +122,7 @@ THROWN_AT_BROKERS = {
 def test_questions_do_not_end_the_client(
     client: BlockingClient, module: Any, name: str, data: st.DataObject
 ):
-    """What a question's own door lets through is asked for, too."""
+    """Questions that their own door lets through are also asked."""
     make = getattr(module, name)
 
     def call(**arguments: Any) -> None:

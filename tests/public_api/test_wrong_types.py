@@ -1,8 +1,9 @@
 """Wrong arguments, thrown at every public function.
 
 The story: `client.produce("t", "text")` raised nothing. The record went into a batch, the batch was
-encoded in a turn of the client, and the TypeError of the encoder ended the client for everybody who
-used it. A value of a wrong type must be refused where it comes in, by the name of its argument.
+encoded in a turn of the client, and the TypeError of the encoder ended the client for all callers
+that used it. A value of a wrong type must be refused where it comes in, by the name of its
+argument.
 
 Three tests hold that: every public function checks (`test_every_public_function_checks`); a value
 that is wrong for everything is refused by name (`test_a_wrong_type_is_named`); and whatever
@@ -226,7 +227,7 @@ def test_a_then_that_raises_ends_no_client(client: BlockingClient):
 
 def test_a_refused_record_takes_no_other_along(client: BlockingClient):
     """`send_soon` collects; what was collected behind a record of an unknown topic was lost, and
-    the error met whoever happened to hand the records over."""
+    the error met the caller that happened to hand the records over."""
     told: list[Any] = []
     client.send_soon("nowhere", b"v", then=told.append)
     client.send_soon("nowhere", b"v")
@@ -255,7 +256,7 @@ def test_functions_of_a_callers_own_end_their_call_only(client: BlockingClient):
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 64, "nul\x00.org"])
 def test_a_name_that_no_host_can_have_ends_no_client(cluster: Cluster, host: str):
-    """Brokers may advertise such a name as well: that is an address where nobody listens."""
+    """Brokers may advertise such a name as well: that is an address where no broker listens."""
     addresses = ((host, 9092), *_addresses(cluster))
     with BlockingClient(options=ClientOptions(bootstrap=addresses)) as opened:
         for _ in range(3):

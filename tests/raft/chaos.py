@@ -93,8 +93,8 @@ class Chaos:
                 peer.node.receive([message], self.c.now)
 
     def turn(self, stalled: int) -> None:
-        """What usually happens together: everything arrives, is taken and synced; one disk
-        stalls."""
+        """Do the things that usually happen together: everything arrives, is taken and synced; one
+        disk stalls."""
         for _ in range(len(self.c.wire)):
             self.deliver(0)
         for number in self.c.peers:
@@ -330,8 +330,8 @@ class Chaos:
                 assert len(p.in_flight) <= OPTIONS.appends_in_flight_max, p
 
     def _has_whole_majority(self) -> bool:
-        """Of two voters, one that is damaged leaves nobody who may lead before an operator
-        helps."""
+        """Whether whole voters are a majority. With a damaged one of two voters, none may lead
+        before an operator helps."""
         whole = {p.me: not p.node.damaged for p in self.c.peers.values()}
         memberships = [p.node.membership for p in self.c.peers.values()]
         return all(joint_vote(m, whole) is VoteResult.WON for m in memberships)
@@ -352,7 +352,7 @@ class Chaos:
         c.settle(2000)
         c.advance(12 * ELECTION, step=millis(50))
         if not self.live or not self._has_whole_majority():
-            # without pre-vote and check-quorum a removed replica may disturb for ever (thesis
+            # without pre-vote and check-quorum a removed replica may disturb without end (thesis
             # 4.2.3)
             self.check()
             return

@@ -95,7 +95,7 @@ class SeededEntropy:
 
 
 class Peer:
-    """One replica with its driver. What a take wrote is durable only after `persist`."""
+    """One replica with its driver. Writes of a take are durable only after `persist`."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class Peer:
 
     @property
     def payloads(self) -> list[bytes]:
-        """What clients wrote, in order; Raft's own entries left out."""
+        """The records that clients wrote, in order, without Raft's own entries."""
         mine = (e for e in self.log.all_entries if e.kind is EntryKind.RECORDS)
         return [bytes(e.batch[HEADER.size :]) for e in mine]
 
@@ -355,7 +355,7 @@ class Cluster:
     # --- shorthands -------------------------------------------------------------------------------
 
     def campaign(self, number: int) -> None:
-        """This replica's election timeout passes, nobody else's."""
+        """This replica's election timeout passes, and no other's."""
         peer = self.peers[number]
         self.flush(number)
         self.now = Instant(self.now + 3 * ELECTION)

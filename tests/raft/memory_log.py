@@ -138,7 +138,7 @@ class MemoryLog:
         return list(self._entries)
 
     def position_before_first(self) -> InstallPosition:
-        """What a SnapshotRead gives: the place before the first entry held."""
+        """Returns the result of a SnapshotRead: the place before the first entry held."""
         index = RaftIndex(self._first - 1)
         held = [pair for pair in self.memberships if pair[0] <= index]
         return InstallPosition(

@@ -15,7 +15,7 @@ def install(c: Cluster, position, total: int, chunk: bytes, start: int = 0, to: 
 
 
 def step(c: Cluster) -> None:
-    """One exchange: everybody takes and syncs, then all that is on the wire arrives."""
+    """One exchange: every peer takes and syncs, then all that is on the wire arrives."""
     for number, peer in c.peers.items():
         c.flush(number)
         while peer.persist(c.now):

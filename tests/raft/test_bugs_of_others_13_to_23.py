@@ -79,7 +79,7 @@ class Test14PreVoteDeadlock:
         assert {m.term for m in asked} == {8}
 
     def test_a_replica_whose_term_is_above_the_leaders_comes_back(self):
-        """Its refusals make the leader follow; one election later everybody is in one term."""
+        """Its refusals make the leader follow; one election later all are in one term."""
         c = Cluster(3)
         c.elect(1)
         c.isolate(3)
@@ -293,7 +293,7 @@ class Test20AckBeforeOwnSync:
 
 
 def reopen_with_less(c):
-    """Replica 3 is opened anew as a damaged one: of four entries it holds two."""
+    """Replica 3 is opened again as a damaged one: of four entries it holds two."""
     lost = c[3].log.crashed()
     lost.truncate_from(3)
     lost._disk = lost._image()
@@ -326,7 +326,7 @@ class Test21CommitBeyondLostTail:
     def test_one_that_was_opened_anew_within_the_session_is_probed_again(self, covered):
         """Seed 421921: a sector of the metadata log could not be read. The replica was closed, was
         opened as damaged, and refused every heartbeat at the end that it had acknowledged; its
-        leader, with nothing to send, took that for an old word, for ever."""
+        leader, with nothing to send, took that for an old word, again and again."""
         c = Cluster(3)
         c.elect(1)
         c.write(1, b"a", b"b", b"c")

@@ -310,7 +310,7 @@ class Test30PipelineKillsBatching:
 
 
 class Test31BackPressure:
-    """redpanda #1503; etcd PR 22051: a batch larger than the window waited for ever."""
+    """redpanda #1503; etcd PR 22051: a batch larger than the window waited without end."""
 
     def test_a_batch_above_every_window_is_sent_when_nothing_is_in_flight(self):
         small = attrs.evolve(OPTIONS, append_bytes_max=10, inflight_bytes_max=10)
@@ -374,7 +374,7 @@ class Test32MinorityRotWins:
         """Seed 30 of the simulator: a replica came up damaged, its mark remembered by index and
         term alone (what a header or a half-done repair vouches for has no chain). The leader sent
         the missing entries up to exactly the mark, the absent chain was compared as if it were one,
-        and the replica stopped for ever with a whole log."""
+        and the replica stopped for good with a whole log."""
         peer = self.damaged(LogPosition(3, 2, NO_CHAIN))
         say(peer, append(3, (1, 1), (entry(2, 2, 1), entry(3, 2, 2))))
         assert peer.role is Role.FOLLOWER

@@ -102,7 +102,7 @@ TestRaftMachine.settings = settings(stateful_step_count=60)
 
 class Walk:
     """A walk that a seed fixes: episodes of ordinary steps under one partition and one slow disk,
-    with misfortunes between and within them. Faults prefer whoever leads."""
+    with misfortunes between and within them. Faults prefer the leader."""
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
@@ -123,7 +123,7 @@ class Walk:
         return self.dice.randint(1, 5)
 
     def leader(self) -> int:
-        """Somebody who believes to lead, if there is one."""
+        """A peer that believes to lead, if there is one."""
         leading = [n for n, p in self.chaos.c.peers.items() if p.role is Role.LEADER]
         return self.dice.choice(leading) if leading else self.anyone()
 

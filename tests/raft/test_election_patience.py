@@ -1,7 +1,7 @@
 """Elections in vain wait longer and longer, and no longer than needed once they can be won.
 
 Seen with 1,000 partitions on a starved machine: three brokers kept asking each other for votes in
-all groups once per election timeout, the answers came after the next question, and nobody ever
+all groups once per election timeout, the answers came after the next question, and no replica ever
 led. The first attempts keep their pace, because a split vote is settled by the next one.
 """
 
@@ -14,7 +14,7 @@ from tests.raft.cluster import ELECTION, Cluster, rid
 
 
 def pauses(c, number, count):
-    """The times between this many attempts of a replica that nobody answers."""
+    """The times between this many attempts of a replica without any answer."""
     node, found, last = c.node(number), [], None
     while len(found) < count:
         c.tick(number, node._state.election_deadline)

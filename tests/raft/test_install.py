@@ -112,7 +112,7 @@ def append_reply_of(sender: int):
 
 class TestReceiver:
     def piece(self, start: int, chunk: bytes, total: int = 6, index: int = 9) -> Install:
-        """Of the leader 2 in term 1, for a log that will begin after `index`."""
+        """Returns an install from leader 2 in term 1, for a log that will begin after `index`."""
         log = MemoryLog.founded(voters(1, 2, 3))
         position = attrs.evolve(
             log.position_before_first(), raft_index=index, term=1, chain=77, next_offset=5
@@ -142,7 +142,7 @@ class TestReceiver:
 
     @pytest.mark.parametrize("error", [CorruptData("no state"), FutureFormat("version 2")])
     def test_a_state_that_no_boot_could_go_on_from_is_not_switched_to(self, error):
-        """The story: the log was replaced, on the disk too, before anybody had looked at what the
+        """The story: the log was replaced, on the disk too, before any check had looked at what the
         leader had sent in its place, and there was no way back."""
         peer = replica(term=1)
         peer.log.refusal = error

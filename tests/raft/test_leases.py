@@ -131,7 +131,7 @@ def test_a_voter_that_echoed_elects_nobody_until_its_promise_ends():
 def test_a_voter_whose_term_was_raised_keeps_its_promise():
     """The leader was silent for a while. 3 had become a candidate and refused the pre-vote of 2,
     telling its term; before that word arrived, 2 heard its leader again, echoed a read round and so
-    promised to elect nobody. The word raised the term of 2, and the request of 3, now of an equal
+    promised to elect no other. The word raised the term of 2, and the request of 3, now of an equal
     term, passed by the promise: 3 led and committed while 1 answered reads by its lease."""
     c = led()
     term = c.node(2).term + 1
@@ -147,9 +147,9 @@ def test_a_voter_whose_term_was_raised_keeps_its_promise():
 
 
 def test_who_is_the_only_voter_by_an_uncommitted_entry_keeps_its_promise_at_boot():
-    """1 led 1 and 2 and went over to 2 alone. 2 had echoed a round of 1 and synced the entry when
-    it crashed; it booted as the only voter, campaigned at once and committed, while 1, which had
-    heard the echo and not the acknowledgement, answered reads by its lease."""
+    """1 led 1 and 2 and went over to 2 alone. Replica 2 had echoed a round of 1 and synced the
+    entry when it crashed. It booted as the only voter, campaigned at once and committed. Meanwhile
+    1, which had heard the echo and not the acknowledgement, answered reads by its lease."""
     c = Cluster(2, options=LEASED)
     c.elect(1)
     c.node(1).change_membership(voters(2), c.now, WALL)
@@ -179,7 +179,7 @@ def test_a_leader_gives_up_its_lease_before_it_asks_for_an_election():
 
 
 def test_after_a_failed_transfer_there_is_no_lease_for_the_rest_of_the_term():
-    """The word may be obeyed late: its candidate is refused by nobody, promises or not."""
+    """The word may be obeyed late: its candidate is refused by no voter, promises or not."""
     c = led()
     c.drop = lambda message: isinstance(message, TimeoutNow)
     c.node(1).transfer(c[2].me, c.now)
@@ -244,8 +244,9 @@ def test_a_voter_without_others_waits_for_nobody():
 
 
 def test_a_damaged_voter_is_not_alone_by_the_memberships_that_it_can_read():
-    """What it lost may have named other voters. It booted as the only one, promised nothing anew,
-    and gave its vote to a candidate while the leader that it had promised read by its lease."""
+    """Its lost entries may have named other voters. It booted as the only one and made no new
+    promise. It gave its vote to a candidate while the leader that it had promised read by its
+    lease."""
     voted = {1: HardState(Term(3), rid(2))}
     c = Cluster(1, options=LEASED, membership=voters(1), hard_states=voted)
     c[1].mark = LogPosition(RaftIndex(9), Term(3), NO_CHAIN)
@@ -407,7 +408,7 @@ def test_random_misfortune_does_not_mislead_a_lease(seed):
 
 
 def forget(state):
-    """What should be remembered is not."""
+    """Forget what a replica must remember."""
 
 
 def from_the_answer(state, context):

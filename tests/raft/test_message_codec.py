@@ -124,7 +124,7 @@ def test_terms_above_the_highest_are_refused():
 @pytest.mark.parametrize(("at", "value"), [(61, max(EntryKind) + 1), (62, 2)])
 def test_an_entry_of_a_later_release_is_unreadable_not_skipped(at, value):
     """A payload version that was not known was a protocol error: the link broke, and was dialled
-    again to hear the same, for ever."""
+    again to hear the same, without end."""
     batch = bytearray(MARKER.batch)
     batch[at] = value
     message = Append(*HEAD, 9, 4, 0, 8, 0, [entry(10, 5, 8), MARKER._replace(batch=bytes(batch))])

@@ -62,7 +62,7 @@ def test_a_lease_is_as_long_as_voters_promised_and_no_longer_than_our_own(others
 
 
 def test_an_echo_that_says_nothing_is_no_promise(monkeypatch):
-    """Of a release that spoke peer protocol 1."""
+    """The echo is that of a release that spoke peer protocol 1."""
 
     def silent(state, echo):
         on_read_echo(state, echo._replace(promised_ns=Nanos(0)))
@@ -75,7 +75,8 @@ def test_an_echo_that_says_nothing_is_no_promise(monkeypatch):
 
 
 def test_the_longest_promise_that_a_quorum_has_given_counts():
-    """Who has not echoed the round counts for nothing, and both halves of a joint one decide."""
+    """A voter that has not echoed the round does not count, and both halves of a joint one
+    decide."""
     state = Cluster(5, options=LEASED).elect(1).node._state
     for number, (echoed, lasts) in {2: (7, 0), 3: (7, 500), 4: (8, 300), 5: (6, 900)}.items():
         follower = state.progress[rid(number)]

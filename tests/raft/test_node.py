@@ -146,7 +146,7 @@ def test_a_leader_awaits_answers_while_a_read_or_a_transfer_waits():
 
 def test_a_read_is_answered_when_the_quorum_shrinks_to_those_who_echoed():
     """It was looked at only with the next read or echo: of a sole voter there are no echoes, and
-    its client waited for ever."""
+    its client waited without end."""
     c = Cluster(2)
     c.elect(1)
     c.write(1, b"a")

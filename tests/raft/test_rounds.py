@@ -28,7 +28,7 @@ def test_a_disk_that_brings_nothing_back_stands_still(rounds):
 
 
 def test_a_slow_disk_that_brings_back_round_after_round_does_not(rounds):
-    """Seen with syncs of 60 to 200 ms under load: a round that had waited for the one before was
+    """Seen with syncs of 60 to 200 ms under load: a round had waited for the one before. It was
     taken for a stall in the moment in which the disk began with it, and all leaders stepped down
     again and again."""
     begin(rounds, 1, 2, 3)
@@ -63,8 +63,9 @@ def test_a_round_of_somebody_else_changes_nothing(rounds):
 
 
 def test_a_leader_that_gave_up_gives_its_disk_twice_the_time(rounds):
-    """Seed 4200030: twelve groups on one disk, whose write of all their terms took longer than the
-    limit: each stepped down before its first entry was durable, and campaigned again, for ever."""
+    """Seed 4200030: twelve groups on one disk, whose write of all their terms took longer than
+    the limit: each stepped down before its first entry was durable, and campaigned again,
+    without end."""
     assert rounds.leads_until(LIMIT) == NEVER
     begin(rounds, 1, now=100)
     for doublings in (0, 1, 2, 3, 4, 5, 6, 6, 6):
@@ -86,7 +87,7 @@ def test_a_disk_that_is_quick_again_is_forgiven(rounds):
 
 
 def test_a_sole_voter_forgives_its_disk_with_its_first_entry():
-    """It follows nobody, and an idle one has no other write that could show it."""
+    """It follows no leader, and an idle one has no other write that could show it."""
     peer = Cluster(1)[1]
     node, now = peer.node, peer.deadline
     node._state.rounds.given_up = 3

@@ -1,4 +1,4 @@
-"""Throttles: a learner is sent entries at a rate, and nobody else ever waits for one."""
+"""Throttles: a learner is sent entries at a rate, and no other replica ever waits for one."""
 
 import attrs
 import pytest

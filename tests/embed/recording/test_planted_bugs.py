@@ -1,6 +1,6 @@
 """Recorders that lie are caught: bugs are planted, and the same checks that ours passes fail.
 
-The client is confluent-kafka's own, and nobody listens at its address.
+The client is confluent-kafka's own, and no broker listens at its address.
 """
 
 from functools import partial
@@ -26,7 +26,7 @@ class WatchingProducer(Producer):
 
 
 def lies_of(path):
-    """What the recorder wrote that is not true, about sends that time out."""
+    """Returns the untrue lines that the recorder wrote about sends that time out."""
     lies = []
     producer = WatchingProducer(
         {
@@ -64,7 +64,7 @@ def a_timeout_is_called_definite(patch):
 
 
 def the_call_is_written_when_it_returns(patch):
-    """What is held back here stands in for a recorder that calls the client first."""
+    """Hold the call back, as a recorder would that calls the client first."""
     begin = history.Recording.begin_send
 
     class Late:

@@ -1,4 +1,4 @@
-"""What stands in for a client behaves as the client does. Nobody listens at the addresses."""
+"""A wrapped client behaves as the client does. No broker listens at the addresses."""
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, SerializingProducer

@@ -31,7 +31,7 @@ def with_crc(batch: bytearray) -> bytes:
 
 
 def part_of(data: bytes) -> dict[str, int]:
-    """What a manifest says of a partition whose file holds these batches."""
+    """Returns the manifest's row for a partition whose file holds these batches."""
     at, records, first, end = 0, 0, None, 0
     while at < len(data):
         header = read_header(data, at)
