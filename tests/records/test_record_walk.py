@@ -171,7 +171,8 @@ def reads_as_kafka_asks(body, count):
 @settings(max_examples=300)
 @given(st.binary(max_size=60), st.integers(1, 4), st.data())
 def test_it_agrees_with_its_twin_and_with_the_reader(rubbish, count, data):
-    """What the walk lets in, the reader reads, with every offset; it lets in what its twin does."""
+    """The reader reads every record that the walk lets in, with its offset; the walk agrees with
+    its twin."""
     good = b"".join(record(at, headers=[(b"h", None)] * (at % 2)) for at in range(count))
     at = data.draw(st.integers(0, len(good)))
     spoilt = [rubbish, good[:at] + rubbish, good[:at] + good[at + 1 :], good[:at] + b"\x01" + good]

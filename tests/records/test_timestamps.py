@@ -1,4 +1,4 @@
-"""What the broker computes from records itself, against the plain reader of records.
+"""Timestamps that the broker computes from records itself, against the plain reader of records.
 
 The story: Sarama 1.45 leaves `maxTimestamp` of its batches unset. Look-ups by time believed the
 header, answered that there was no such record, and Spark's filter lost the rows.

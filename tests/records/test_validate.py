@@ -98,7 +98,8 @@ def test_a_count_that_no_batch_of_its_size_can_hold_is_refused(codec):
 
 
 def old_framings():
-    """What clients write, or wrote: each must pass as long as some reader reads it."""
+    """Yields framings that clients write, or wrote: each must pass as long as some reader reads
+    it."""
     raw = plain_batch(
         50,
     )[BATCH_HEADER_BYTES:]

@@ -31,7 +31,7 @@ def judged(secret, settings):
 
 
 def cluster_of(secret, settings, brokers=1, controllers=1):
-    """Brokers that were started with these settings. Who they are is the world's."""
+    """Start brokers with these settings; the world gives them their identities."""
     told = judged(secret, settings).broker
 
     def configure(config):
@@ -44,7 +44,7 @@ def cluster_of(secret, settings, brokers=1, controllers=1):
 
 
 def records(answer):
-    """What a fetched partition holds, as (offset, timestamp, value)."""
+    """Returns the records of a fetched partition, as (offset, timestamp, value)."""
     found = []
     for part in split(answer.records or b"", ProtocolError, "fetched"):
         read = records_of(part, ProtocolError, "fetched")

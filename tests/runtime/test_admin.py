@@ -1,7 +1,7 @@
 """The admin port under whatever is sent to it: an answer or a closed connection, never more.
 
 Regression: HEAD, which `curl -I` sends, was answered with a body; the HTTP library refused to write
-it, nobody caught that, and one request from anybody ended the broker.
+it, no code caught that, and one request ended the broker.
 """
 
 import pytest
@@ -49,7 +49,7 @@ def server_of(driver) -> AdminServer:
 
 
 async def answered(server: AdminServer, *pieces: bytes) -> bytes:
-    """What a client hears that sends these pieces and then finishes."""
+    """Returns the answer to a client that sends these pieces and then finishes."""
     client, stream = memory_pair(room=1 << 20)
     for piece in pieces:
         if piece:
@@ -201,7 +201,7 @@ async def test_half_requests_do_not_keep_a_probe_out(autojump_clock):
 
 
 async def test_whole_requests_are_not_evicted(autojump_clock):
-    """When all wait for an answer, one more is not served: nobody loses what was asked."""
+    """When all wait for an answer, one more is not served: no client loses its request."""
     server = server_of(SilentDriver())
     pairs = [memory_pair(room=1 << 20) for _ in range(CONNECTIONS_MAX + 1)]
     async with trio.open_nursery() as nursery:

@@ -171,7 +171,7 @@ def is_started(secret, settings):
 
 @attrs.frozen
 class Effect:
-    """What is seen of brokers that were started with each of two values."""
+    """The visible difference of brokers that were started with each of two values."""
 
     see: Callable
     values: dict[str, object]

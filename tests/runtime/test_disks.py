@@ -73,10 +73,10 @@ def test_names(disk):
 
 
 def test_failed_write_back_is_not_missed_between_two_syncs_of_everything(tmp_path, monkeypatch):
-    """Each round of many files opened the directory anew for its `syncfs`. The kernel reports a
+    """Each round of many files opened the directory again for its `syncfs`. The kernel reports a
     write-back that failed in between to descriptors that were open at that time; to a new one only
-    if nobody else, another broker on the same disk, has asked meanwhile. A round whose bytes were
-    lost was reported as durable."""
+    if no other process, another broker on the same disk, has asked meanwhile. A round whose bytes
+    were lost was reported as durable."""
     used = []
     monkeypatch.setattr(real_ports, "SYNCFS_TELLS", True)
     monkeypatch.setattr(real_ports, "_syncfs", lambda fd: used.append(fd) or 0)
@@ -244,7 +244,7 @@ def test_options_parse():
 # --- names, and the threads that make them --------------------------------------------------------
 #
 # A segment rolls while the job thread writes the index file of the one before, in the same
-# directory. The job's sync failed, which nobody minds, for that file is a cache; but it took the
+# directory. The job's sync failed, which does not matter, for that file is a cache; but it took the
 # name of the new segment too. The writer's sync, a moment later, found nothing to do, and entries
 # were acknowledged in a file that the next power failure took away.
 

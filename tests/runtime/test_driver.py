@@ -97,8 +97,8 @@ async def test_an_inline_sync_is_answered_before_the_loop_goes_on(autojump_clock
 async def test_rounds_that_bring_about_rounds_wait_for_nothing(autojump_clock):
     """A vote of one's own, the term start that it allowed, and what that commits: three rounds,
     each synced inside its turn. Only the first was followed by a turn at once; the end of the
-    second lay in the queue and nobody was woken for it, until a heartbeat or a client came by. A
-    broker that is alone had nobody to come by."""
+    second lay in the queue and no task was woken for it, until a heartbeat or a client came by. A
+    broker that is alone had none to come by."""
 
     def plan(turn, effects) -> None:
         if 2 <= turn <= 6:

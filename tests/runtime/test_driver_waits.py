@@ -1,4 +1,4 @@
-"""What needs no turn of its own: acknowledgements that may wait, and what is streamed."""
+"""Events that need no turn of their own: acknowledgements that may wait, and streamed messages."""
 
 import trio
 import trio.testing
@@ -130,8 +130,8 @@ async def test_what_is_streamed_shares_the_turn_of_a_round_that_ends_soon(autoju
 
 
 async def test_what_is_streamed_waits_for_nothing_else(autojump_clock):
-    """Not while a turn's worth is queued already, and never longer than the next deadline, should
-    the disk hang. What peers say beside appends does not wait."""
+    """A stream waits while a turn's worth is queued already, and never longer than the next
+    deadline, should the disk hang. Messages of peers beside appends do not wait."""
 
     def plan(number, effects) -> None:
         now = round(trio.current_time() * NANOS_PER_SECOND)
@@ -165,7 +165,7 @@ async def test_what_was_written_is_told_by_the_next_turn_and_before_its_end(auto
 
 
 async def test_a_full_turn_leaves_requests_behind_the_acknowledgements(autojump_clock, monkeypatch):
-    """What their sender said later is among the requests."""
+    """Later messages of the same sender are among the requests."""
     monkeypatch.setattr(module, "TURN_EVENTS_MAX", 3)
     broker = FakeBroker(patient)
     driver = driver_of(broker)

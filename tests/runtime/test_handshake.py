@@ -98,7 +98,7 @@ async def test_two_brokers_with_one_id_are_told():
 
 async def test_who_is_not_admitted_is_told_why_and_no_more():
     """A stranger with a live broker's number, on an empty disk, was only hung up on: its log said
-    for ever that the other end did. Our identity does not leave, so it never takes that for a
+    without end that the other end did. Our identity does not leave, so it never takes that for a
     link."""
 
     def nobody(peer):

@@ -57,7 +57,7 @@ def mappings(tmp_path):
 
 @pytest.fixture
 def advised(monkeypatch):
-    """What the kernel was asked; it agrees to everything."""
+    """The calls to the kernel, which agrees to everything."""
     calls = []
     monkeypatch.setattr(huge_pages, "_madvise", lambda: lambda *call: not calls.append(call))
     return calls
@@ -75,7 +75,7 @@ def test_whole_huge_pages_of_what_is_in_use_are_collapsed(settings, mappings, ad
     assert use_huge_pages(StillClock(), settings, mappings) == 5 * HUGE
     collapsed = [start for start, size, advice in advised if advice == 25 and size == HUGE]
     heap = [0x55D0C0000000 + at * HUGE for at in range(3)]
-    # The second mapping is a stack that nobody has used; the third begins inside a huge page.
+    # The second mapping is a stack that no thread has used; the third begins inside a huge page.
     assert collapsed == [*heap, 0x7F2000200000, 0x7F2000400000]
 
 
@@ -85,7 +85,7 @@ def test_what_the_kernel_refuses_is_not_counted(settings, mappings, monkeypatch)
 
 
 def test_a_large_heap_does_not_hold_up_the_loop_for_long(settings, tmp_path, monkeypatch):
-    """Ten gigabytes took seconds, a minute after the start, while nobody heard a heartbeat."""
+    """Ten gigabytes took seconds, a minute after the start, while no follower heard a heartbeat."""
     smaps = tmp_path / "large"
     smaps.write_text(f"7f0000000000-7f0280000000 rw-p 00000000 00:00 0\nRss: {10 << 20} kB\n")
     clock = StillClock()

@@ -1,4 +1,4 @@
-"""What unfinished frames may cost, whoever sends them.
+"""The cost of unfinished frames is bounded, for all clients together.
 
 Regression: every connection held a receive slab of 256 KiB while it waited, and a frame was given
 all the memory that its first four bytes announced. A thousand idle connections took 260 MiB; sixty
@@ -70,7 +70,7 @@ async def test_all_unfinished_frames_together_are_bounded():
 
 
 async def test_honest_senders_all_finish_one_after_another():
-    """More than fits at one time: each waits for its turn, and nobody is sent away."""
+    """More than fits at one time: each waits for its turn, and none is sent away."""
     intake = Intake()
     async with trio.open_nursery() as nursery:
         made = await senders(nursery, intake, 40)
@@ -168,7 +168,7 @@ async def test_who_was_paused_beyond_the_bound_goes_on_before_those_who_came_mea
 
 
 async def test_small_frames_pass_by_a_large_one_that_stands_still(autojump_clock: MockClock):
-    """Whoever had received a burst of them waited, for a slab that nobody counts."""
+    """A receiver that had received a burst of them waited, for a slab that is not counted."""
     intake = Intake()
     async with trio.open_nursery() as nursery:
         large, small = await senders(nursery, intake, 2)
@@ -241,8 +241,8 @@ async def test_a_pipeline_of_small_frames_gets_larger_slabs():
 
 
 async def test_who_has_no_memory_for_less_keeps_what_it_has(autojump_clock: MockClock):
-    """A smaller slab for a paused connection is asked for by whoever waits: had there been no
-    memory for it, that one would have paid."""
+    """A smaller slab for a paused connection is asked for by a receiver that waits: had there been
+    no memory for it, that one would have paid."""
     intake = Intake(bytes_max=2 * MIB)
     async with trio.open_nursery() as nursery:
         pool = PoorPool()

@@ -1,4 +1,4 @@
-"""What a frame beyond the bound may cost those who wait, and who of them comes first."""
+"""The cost of a frame beyond the bound for receivers that wait, and the order among them."""
 
 import pytest
 import trio
@@ -19,9 +19,9 @@ from tests.runtime.frame_senders import Holder, senders
 async def test_a_burst_earns_no_time_for_the_drips_that_follow(
     count, size, autojump_clock: MockClock
 ):
-    """Regression: bytes that came before anybody waited counted as time, a second for 2 MiB: who
-    had sent 30 MiB of a frame at once dripped for 25 seconds, beyond the bound. Four of them, or
-    one with 100 MiB, kept two thirds of all others from being heard."""
+    """Regression: bytes that came before any receiver waited counted as time, a second for 2 MiB:
+    who had sent 30 MiB of a frame at once dripped for 25 seconds, beyond the bound. Four of them,
+    or one with 100 MiB, kept two thirds of all others from being heard."""
     intake, honest = Intake(), []
     async with trio.open_nursery() as nursery:
 
@@ -48,7 +48,7 @@ async def test_a_burst_earns_no_time_for_the_drips_that_follow(
 
 
 async def test_who_is_slow_beyond_the_bound_goes_before_those_who_wait(autojump_clock: MockClock):
-    """Regression: a produce of 60 MB at 1.2 MB/s is honest, and earned its time: everybody else
+    """Regression: a produce of 60 MB at 1.2 MB/s is honest, and earned its time: all others
     waited, and was sent away for it."""
     intake = Intake()
     async with trio.open_nursery() as nursery:

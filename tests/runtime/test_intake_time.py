@@ -60,7 +60,7 @@ async def test_who_stalls_while_others_wait_is_sent_away(autojump_clock: MockClo
 
 
 async def test_who_stalls_alone_is_left_alone(autojump_clock: MockClock):
-    """Slow is no crime while nobody waits: a phone may take a minute for its megabyte."""
+    """Slow is no crime while no other waits: a phone may take a minute for its megabyte."""
     intake = Intake()
     async with trio.open_nursery() as nursery:
         (slow,) = await senders(nursery, intake, 1)
@@ -86,7 +86,7 @@ async def test_how_long_memory_is_held_while_others_wait(
     """Time in which a receiver waits for a turn, say for the disk, is not its sender's."""
     intake, holder = Intake(bytes_max=100), Holder(arrived)
     intake.hold(holder, 101)
-    await trio.sleep(1000)  # nobody waits: nothing counts
+    await trio.sleep(1000)  # no receiver waits: nothing counts
     if rests:
         intake.rest(holder)
     async with trio.open_nursery() as nursery:
@@ -115,8 +115,8 @@ async def test_who_sends_has_the_time_of_a_frame(autojump_clock: MockClock):
 
 
 async def test_pauses_of_a_frame_count_together(autojump_clock: MockClock):
-    """Regression: a pause began the count anew, so that who was paused and went on again and again
-    held its memory for ever."""
+    """Regression: a pause restarted the count, so that who was paused and went on again and again
+    held its memory for good."""
     intake = Intake(bytes_max=100)
     holder = Holder(0)
     intake.hold(holder, 101)
@@ -159,10 +159,10 @@ async def test_slow_senders_who_wait_for_memory_are_not_the_ones_that_take_long(
 
 
 async def test_nothing_is_held_by_drips_of_small_frames(autojump_clock: MockClock):
-    """Regression: a connection that had earned a large slab kept it for as long as it made a tiny
-    frame whole every nine seconds, with the first bytes of the next; a dozen of them held all
-    memory, and a small connection that waited for some had no place among those who may go beyond
-    the bound."""
+    """Regression: a connection earned a large slab, and made a tiny frame whole every nine seconds,
+    with the first bytes of the next. It kept the slab for as long. A dozen of them held all memory,
+    and a small connection that waited for some had no place among those that may go beyond the
+    bound."""
     intake = Intake()
     async with trio.open_nursery() as nursery:
         hostile = await senders(nursery, intake, 12)
@@ -275,8 +275,8 @@ async def test_who_is_sent_away_is_told_whose_time_it_was(autojump_clock: MockCl
 
 
 async def test_who_parks_in_the_line_gives_way_after_a_while(autojump_clock: MockClock):
-    """Regression: whoever filled its slab and sent a byte more waited with it for as long as it
-    took, and was served one after another: an honest client waited for minutes."""
+    """Regression: a sender that filled its slab and sent a byte more waited with it for as long as
+    it took, and was served one after another: an honest client waited for minutes."""
     intake = Intake(bytes_max=2 * MIB)
     async with trio.open_nursery() as nursery:
         hostile = await senders(nursery, intake, 200)
@@ -375,7 +375,7 @@ async def test_what_others_waited_for_a_moment_counts_for_nothing(
 
 
 async def test_looks_are_not_put_off_by_who_is_woken(autojump_clock: MockClock):
-    """Regression: who was woken early began its half second anew, and all limits doubled."""
+    """Regression: who was woken early restarted its half second, and all limits doubled."""
     intake, holder, other = Intake(bytes_max=100), Holder(0), Holder(None)
     intake.hold(holder, 60)
     intake.hold(other, 40)

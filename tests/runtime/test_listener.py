@@ -105,7 +105,7 @@ async def test_no_memory_for_one_frame_costs_one_connection():
 
 async def test_a_flood_is_handed_in_piece_by_piece():
     """One receive may bring thousands of small requests. All of them were queued at once, before
-    the broker could pause their connection, and everybody else waited behind them."""
+    the broker could pause their connection, and all others waited behind them."""
     async with trio.open_nursery() as nursery:
         queued = []
 
@@ -207,7 +207,7 @@ async def test_the_idle_are_hung_up_on(autojump_clock: MockClock):
 
 
 async def test_half_a_frame_is_no_activity(autojump_clock: MockClock):
-    """Who sends a byte now and then holds a connection for ever."""
+    """A client that sends a byte now and then would hold a connection for good."""
     async with trio.open_nursery() as nursery:
         rig = answering(nursery)
         drip = await rig.connect()
@@ -301,7 +301,7 @@ def pausing(nursery, after: int) -> Rig:
 
 async def test_requests_that_wait_to_be_handed_in_count_as_receive_memory():
     """A paused connection kept what it had received and not yet handed in, up to a large slab of
-    whole frames, and nobody counted it: memory for each of thousands of connections."""
+    whole frames, and no part counted it: memory for each of thousands of connections."""
     async with trio.open_nursery() as nursery:
         rig = pausing(nursery, after=500)  # by then it receives into large slabs
         clients = [await rig.connect() for _ in range(70)]
@@ -333,8 +333,8 @@ async def test_paused_connections_that_came_one_after_another_are_bounded_too():
 
 
 async def test_large_frames_that_wait_for_a_turn_hold_up_those_who_would_bring_more():
-    """A whole frame was counted by nobody until a turn took it, and a turn takes two megabytes:
-    whoever came meanwhile had receive memory for another one."""
+    """A whole frame was not counted until a turn took it, and a turn takes two megabytes:
+    a client that came meanwhile had receive memory for another one."""
     async with trio.open_nursery() as nursery:
         rig = answering(nursery, connections_max=100)
         rig.connections.frame_bytes_max = 8 * MIB
@@ -404,7 +404,7 @@ async def test_behind_a_frame_that_broke_off_nothing_is_sent():
 
 
 async def everything(client):
-    """What arrives until the other end is closed."""
+    """Yields the bytes that arrive until the other end is closed."""
     buffer = bytearray(1000)
     while size := await client.receive_into(memoryview(buffer)):
         yield bytes(buffer[:size])

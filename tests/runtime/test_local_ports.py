@@ -141,7 +141,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
 
 def told(running, of_process, status=200, **sent):
-    """What is believed of an answer with these headers at broker 1's admin port."""
+    """Returns what is believed of an answer with these headers at broker 1's admin port."""
 
     class One(Answers):
         headers_sent = tuple((f"Raftlog-{name.title()}", value) for name, value in sent.items())

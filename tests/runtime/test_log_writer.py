@@ -96,7 +96,7 @@ class Rig:
         self.changed.set()
 
     def sync_inline(self) -> bool:
-        """What the driver does at the end of a turn; whether a round ended there."""
+        """Do what the driver does at the end of a turn; returns whether a round ended there."""
         ends = self.threads.sync_inline_if_lone()
         self.events += ends
         return bool(ends)
@@ -126,7 +126,7 @@ def a_round(number: int) -> Write:
 
 
 def write_rounds(rig, *writes) -> None:
-    """What the log thread does with rounds."""
+    """Do what the log thread does with rounds."""
     steps = rig.threads._write_rounds(list(writes))
     while steps.step():
         pass
@@ -225,7 +225,7 @@ async def test_slow_inline_syncs_send_more_and_more_rounds_to_the_thread(tmp_pat
 
 
 async def test_rounds_with_nothing_to_write_say_nothing_of_the_disk(tmp_path):
-    """Each was quick and began the count anew: with one among eight a slow disk was never left to
+    """Each was quick and restarted the count: with one among eight a slow disk was never left to
     the thread (seed 8505675: five brokers in one process, whose elections took turns waiting)."""
     rig, clock = Rig(tmp_path, inline=True), SteppedClock()
     rig.threads.clock, perform = clock, rig.writer.perform
@@ -253,7 +253,7 @@ async def test_rounds_with_nothing_to_write_say_nothing_of_the_disk(tmp_path):
 async def test_rounds_that_sync_nothing_use_up_no_wait(group_fails, tmp_path):
     """They counted as rounds left to the thread: with enough of them between two others, a disk
     with 20 ms a sync kept all 300 on the loop. The rounds of a group that takes no more cost
-    nothing either, and each began the count anew."""
+    nothing either, and each restarted the count."""
     rig, clock = Rig(tmp_path, inline=True), SteppedClock()
     rig.threads.clock = clock
 
@@ -284,7 +284,8 @@ async def test_rounds_that_sync_nothing_use_up_no_wait(group_fails, tmp_path):
 
 
 async def syncs_on_the_loop(rig, millis) -> list[float]:
-    """Of rounds that take so long, one after the other, those that are synced on the loop."""
+    """Returns the rounds that are synced on the loop, of rounds that take so long, one after the
+    other."""
     clock, took = SteppedClock(), []
     rig.threads.clock = clock
 
@@ -305,7 +306,7 @@ async def syncs_on_the_loop(rig, millis) -> list[float]:
 
 @pytest.mark.parametrize("quick_each", [9, 5, 2])
 async def test_a_quick_sync_now_and_then_does_not_clear_a_slow_disk(quick_each, tmp_path):
-    """One quick sync in nine, out of a cache of the disk, began the count anew: all of 300 rounds
+    """One quick sync in nine, out of a cache of the disk, restarted the count: all of 300 rounds
     with 45 ms a sync held up the loop, which had a tenth of its time left for everything else."""
     rig = Rig(tmp_path, inline=True)
     millis = [45 if number % quick_each else 0.5 for number in range(1, 301)]
@@ -353,8 +354,8 @@ class SteppedClock:
 
 async def test_a_sync_that_holds_up_the_loop_is_the_last_one_until_the_disk_is_quick(tmp_path):
     """A disk that takes 300 ms a sync stopped the loop nine times in a row, and then once in 64
-    rounds for ever: heartbeats of all groups waited each time. Rounds of the log thread tell what
-    the disk can do, and hold up nobody."""
+    rounds without end: heartbeats of all groups waited each time. Rounds of the log thread tell
+    what the disk can do, and delay no task."""
     rig = Rig(tmp_path, inline=True)
     clock, took = SteppedClock(), [300_000_000]
     rig.threads.clock, perform = clock, rig.writer.perform

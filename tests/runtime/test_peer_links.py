@@ -1,4 +1,4 @@
-"""One link per pair, whoever dials, and the same one at both ends."""
+"""One link per pair, whichever end dials, and the same one at both ends."""
 
 import socket
 
@@ -120,7 +120,7 @@ async def test_both_dial_and_one_link_stays():
 
 async def test_a_node_is_found_at_the_one_of_its_addresses_that_is_true():
     """After all brokers moved, each knew the others' old addresses only from the cluster's
-    metadata, and dialled nothing else: the configured addresses were true, and nobody led."""
+    metadata, and dialled nothing else: the configured addresses were true, and no broker led."""
     async with trio.open_nursery() as nursery:
         one, two, three = End(1, nursery), End(2, nursery), End(3, nursery)
         now = await two.listen()
@@ -322,8 +322,8 @@ def directories(end: End) -> list[int]:
 
 
 async def test_a_second_broker_with_the_id_of_a_live_one_is_refused():
-    """Each cut off the other's link, twenty times a second, for ever: the live one lost its groups
-    and then its registration to a copied configuration."""
+    """Each cut off the other's link, twenty times a second, without end: the live one lost its
+    groups and then its registration to a copied configuration."""
     async with trio.open_nursery() as nursery:
         one, second = await both(nursery, first={}, second={"at": "second"}, alive=("first",))
         assert directories(one) == [2]
@@ -386,8 +386,8 @@ async def test_a_copy_of_the_same_boot_elsewhere_is_refused():
 
 
 async def test_strangers_who_keep_the_peer_port_busy_keep_no_peer_out():
-    """Who came when so many stood there was closed: a few hundred connections in each five seconds,
-    from anybody, and no broker that had lost its links got them back."""
+    """A newcomer to a full port was closed. A few hundred connections in each five seconds, from
+    any stranger, kept brokers that had lost their links from getting them back."""
     async with trio.open_nursery() as nursery:
         end, peer = End(1, nursery), End(2, nursery)
         address = await end.listen()
@@ -401,7 +401,7 @@ async def test_strangers_who_keep_the_peer_port_busy_keep_no_peer_out():
 
 
 async def test_strangers_on_the_peer_port_are_few_at_a_time():
-    """Nobody has to prove anything to open a connection: they are counted until they have."""
+    """A stranger need not prove anything to open a connection: they are counted until they have."""
     async with trio.open_nursery() as nursery:
         end = End(1, nursery)
         pairs = [memory_pair() for _ in range(HANDSHAKES_MAX + 5)]

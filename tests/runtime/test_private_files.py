@@ -1,4 +1,4 @@
-"""What a broker keeps is for its user alone: directories 0700, files 0600.
+"""A broker's files are for its user alone: directories 0700, files 0600.
 
 The fault: files were made 0644 in directories of 0755, so every user of the machine read all
 records and the names of all topics.

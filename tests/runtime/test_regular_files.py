@@ -1,6 +1,6 @@
 """A data directory holds files and directories; what a broker opens there is never anything else.
 
-The fault: a FIFO in place of a segment hung the boot for ever, and a link led reads and writes out
+The fault: a FIFO in place of a segment hung the boot, and a link led reads and writes out
 of the directory that is locked and synced.
 """
 

@@ -17,7 +17,7 @@ from tests.runtime.test_log_writer import HOME, Rig
 
 @pytest.fixture
 def gate():
-    """What searches wait for; opened at the end, so that no thread stays behind."""
+    """The event for which searches wait; opened at the end, so that no thread stays behind."""
     gate = threading.Event()
     yield gate
     gate.set()
@@ -77,7 +77,7 @@ async def test_groups_are_taken_in_turn(tmp_path):
 
 
 async def test_a_search_ends_with_its_request(tmp_path, gate):
-    """What nobody wants any more is not run when its turn comes."""
+    """A search whose request has ended is not run when its turn comes."""
     rig = Rig(tmp_path)
     ran = []
     wanted = [True]

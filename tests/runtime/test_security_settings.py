@@ -2,7 +2,7 @@
 
 The fault: `security.inter.broker.protocol=SSL`, `listeners=ssl://...` and `Sasl_Ssl://...` started
 in plaintext, because one was listed as "without a meaning" and protocols were compared letter by
-letter. What the whole kind must do is checked for every name of the table.
+letter. Every name of the table is checked for the whole kind of fault.
 """
 
 import pytest

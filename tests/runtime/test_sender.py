@@ -1,4 +1,4 @@
-"""What is put is sent once, in order, however little the transport takes at a time."""
+"""The sender sends everything once, in order, however little the transport takes at a time."""
 
 import os
 
@@ -74,8 +74,8 @@ async def test_a_removed_file_still_yields_its_bytes(tmp_path):
 
 
 async def test_a_removed_file_gives_back_its_space(tmp_path, autojump_clock):
-    """Up to 256 descriptors wait for the next fetch. Nobody told of removed segments, so retention
-    freed nothing as long as their readers' descriptors were among those."""
+    """Up to 256 descriptors wait for the next fetch. No event told of removed segments, so
+    retention freed nothing as long as their readers' descriptors were among those."""
     for name in ("a.log", "b.log"):
         (tmp_path / name).write_bytes(b"bytes")
     files = OpenFiles({HOME: PosixDescriptors(str(tmp_path))})

@@ -153,7 +153,7 @@ class Caller:
 
 
 def brokers(running):
-    """What Metadata tells of the brokers, once there is one."""
+    """Returns the brokers that Metadata names, once there is one."""
     with Caller(running.ports[0]) as caller:
         found = ()
         while not found:

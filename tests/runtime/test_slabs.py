@@ -1,4 +1,4 @@
-"""A slab is given out again only when nobody looks at it any more."""
+"""A slab is given out again only when no frame uses it any more."""
 
 from pathlib import Path
 
@@ -55,7 +55,7 @@ def test_a_slab_above_the_classes_grows_without_a_copy():
     slab = pool.take(16 << 20)
     slab[:] = b"\x01" * len(slab)
     above = bytearray(MIB)  # so that a block in the heap could not simply go on
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins again
     before = resident("VmRSS")
     assert grow(slab, 30 << 20)
     assert len(slab) == 30 << 20

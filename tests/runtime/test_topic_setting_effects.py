@@ -107,7 +107,7 @@ def a_move_ends_soon(cluster, name):
 
 
 def wall(cluster):
-    """What the brokers' clocks show: a producer's clock that is right."""
+    """Returns the time of the brokers' clocks, as a producer with a right clock has it."""
     name = f"clock-{cluster.world.steps}"
     cluster.create(name, 1, 1, configs=[("message.timestamp.type", "LogAppendTime")])
     leader = cluster.leader(name).number

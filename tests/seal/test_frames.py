@@ -26,7 +26,7 @@ def sealed(*bodies: bytes, key: bytes = KEY) -> list[bytes]:
 
 
 def opened(opener: Opener, frame: bytes) -> bytes:
-    """What a receiver makes of a frame that was cut by its size."""
+    """Returns what a receiver opens in a frame that was cut by its size."""
     size = int.from_bytes(frame[:4], "big")
     assert len(frame) == 4 + size
     return opener.open(memoryview(frame)[4:])

@@ -79,7 +79,7 @@ def test_a_terminal_shows_the_steps(cluster, topic, tmp_path):
 
 
 def read_all(terminal, into):
-    """What a terminal is sent, until its other end is closed."""
+    """Read what a terminal is sent, until its other end is closed."""
     while True:
         try:
             piece = os.read(terminal, 1 << 16)

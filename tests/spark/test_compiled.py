@@ -61,7 +61,7 @@ class Guarded:
 
 
 def columns(rows, size):
-    """What `compiled.decode` hands over for all columns."""
+    """Returns the buffers that `compiled.decode` hands over for all columns."""
     fields = [compiled._Field.of(True, rows, size) for _ in range(2)]
     for field in fields:
         field.borders[1:] = field.bytes[:] = 0
@@ -184,7 +184,7 @@ def _outcome(module, batch, wanted):
 
 
 def test_the_compiled_walk_is_taken_for_what_producers_write(monkeypatch):
-    """Also for compressed batches, compacted ones, and headers that nobody asked for."""
+    """Also for compressed batches, compacted ones, and headers that no query asked for."""
     rows = [(5, b"k", b"v" * 99, [("h", b"x")]), (6, None, None, ())]
     batches = [built(rows, base=10 * codec, codec=codec) for codec in range(5)]
     batches.append(by_hand(record(3) + record(8), count=2, last_delta=9, base=60))

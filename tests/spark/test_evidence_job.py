@@ -1,4 +1,4 @@
-"""What brokers told of themselves: the verdicts of the single process, class by class."""
+"""Evidence that brokers gave of themselves: the verdicts of the single process, class by class."""
 
 import io
 import random

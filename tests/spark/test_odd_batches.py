@@ -1,4 +1,4 @@
-"""What a broker takes from other people's clients, and Spark reads.
+"""Batches that a broker takes from other people's clients, and that Spark must read.
 
 The story: headers without timestamps (Sarama 1.45) lost rows to a filter on `timestamp`, and 8 MB
 of zeros under zstd let a stream stand still.

@@ -135,7 +135,7 @@ def written(stories, options) -> str:
 
 
 def counted(text, mode) -> dict[str, int]:
-    """What the single process finds."""
+    """Returns the counts that the single process finds."""
     reader = HistoryReader(io.StringIO(text))
     operations, _ = intervals(reader)
     facts, findings = Facts({}), Findings()

@@ -293,7 +293,7 @@ def test_a_log_that_was_cut_off_is_loss():
 
 def test_trouble_without_progress_ends_in_an_error():
     """A broker that says out of range, again and again, of an offset that is in range: the task
-    asked for ever, for each trouble counted as a sign of life."""
+    asked without end, for each trouble counted as a sign of life."""
     error = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     client = StandIn(TENS, fails=[error] * 1_000_000)
     client.poll = lambda **_: [] if len(client.sought) > 100_000 else [Trouble(PLACE, 3, error)]
@@ -336,7 +336,7 @@ def test_silence_ends_in_an_error(monkeypatch):
 
 @given(st.data())
 def test_a_compacted_log_is_read_whole_from_anywhere(data):
-    """What is left of a random log, in any range, with any number of batches a poll."""
+    """The rest of a random log is read in any range, with any number of batches a poll."""
     base, log, left = 0, {}, []
     for _ in range(data.draw(st.integers(1, 6))):
         base += data.draw(st.sampled_from([0, 0, 1, 7]))

@@ -1,4 +1,4 @@
-"""What Spark needs is looked for before it is started, and the advice is a command to run."""
+"""Spark's needs are looked for before it is started, and the advice is a command to run."""
 
 import tomllib
 from importlib import import_module

@@ -150,7 +150,7 @@ def test_an_empty_topic_has_no_rows(read, fill, topic):
 
 
 def test_a_broker_dies_in_the_middle_of_a_task(read, fill, topic, cluster, spark, client):
-    """The leader is killed between a task's first rows and its last; nobody reads a record twice
+    """The leader is killed between a task's first rows and its last; no task reads a record twice
     or misses one."""
     fill(topic, partitions=1, count=400, replicas=3)
     leader = cluster.leader_of(topic)

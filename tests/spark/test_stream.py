@@ -53,7 +53,8 @@ def run(spark, cluster, tmp_path: Path):
 
 @pytest.fixture
 def written(spark, tmp_path: Path):
-    """What the sink's own log says was written: each (partition, offset) as often as it is."""
+    """Returns how to look at the sink's output: each (partition, offset) as often as it was
+    written."""
 
     def look():
         rows = spark.read.parquet(str(tmp_path / "out")).collect()
@@ -293,7 +294,7 @@ def test_what_is_gone_is_said(reader, fill, topic, client):
 
 @pytest.mark.parametrize("given", ["latest", "earliest", '{"%s": {"0": -1}}'])
 def test_the_first_triggers_start_is_told_by_its_end(reader, fill, topic, client, given):
-    """A query that is killed in its first trigger is asked anew where it begins, when `latest`, in
+    """A query that is killed in its first trigger is asked again where it begins, when `latest`, in
     JSON too, is another offset: what the trigger was planned with has to count. It did not for -1,
     and records between the two were never read."""
     fill(topic, partitions=1, count=5)

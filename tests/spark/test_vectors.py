@@ -49,7 +49,8 @@ def outcome(decode, batches, wanted):
 
 
 def agree(batches, wanted=EVERYTHING):
-    """What all say, with headers and, as the compiled decoder leaves those to another, without."""
+    """Compare all decoders, with headers and also without, since the compiled one leaves headers to
+    another."""
     slow = outcome(plain.decode, batches, wanted)
     _same(slow, outcome(vectors.decode, batches, wanted))
     _same(slow, outcome(compiled.decode, batches, wanted))

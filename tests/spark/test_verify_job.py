@@ -31,7 +31,7 @@ KEYS = ("a", "b", "c")
 
 def run_and_write(cluster, topic: str, path: Path, *, lies: bool = False) -> None:
     """Produce 60 records and write their history. With lies, the history gets some of it wrong,
-    and somebody else writes into the log."""
+    and another client writes into the log."""
     with BlockingClient(cluster.bootstrap_servers) as client, path.open("w") as file:
         client.create_topic(topic, partitions=2, replication_factor=3)
         writer = HistoryWriter(file, Header(source="blackbox", options={"pipelined": True}))
@@ -73,7 +73,7 @@ def job(spark, cluster, topic, path, **more):
 
 
 def data_of_page(report, path):
-    """What the page that was written shows."""
+    """Returns the data of the written page."""
     write_report(report, path)
     return data_of(path.read_text())
 
@@ -169,7 +169,7 @@ def rows_of(verdict):
 
 
 def test_an_empty_topic_passes_no_check(spark, cluster, client, topic, tmp_path):
-    """Of no offsets a check says nothing."""
+    """Without offsets a check says nothing."""
     client.create_topic(topic, partitions=1, replication_factor=1)
     with (tmp_path / "history.jsonl").open("w") as file:
         HistoryWriter(file, Header(source="blackbox")).close()

@@ -1,4 +1,4 @@
-"""A log of three segments, for whoever damages it."""
+"""A log of three segments, for tests that damage it."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""What the tests of storage share: a formatted simulated disk, one replica, batches, rounds."""
+"""Helpers of the storage tests: a formatted simulated disk, one replica, batches, rounds."""
 
 from raftlog_sim.base.streams import Stream
 from raftlog_sim.world.disk import SimulatedDisk
@@ -165,7 +165,7 @@ class Driver:
     # --- looking ---
 
     def read(self, offset, limit=None, bytes_max=1 << 20):
-        """What a fetch would send, cold reads performed; the bytes of one plan."""
+        """Returns the bytes of one plan that a fetch would send, after the cold reads."""
         limit = self.log.next_offset if limit is None else limit
         for _ in range(4):
             plan = self.log.plan_read(offset, bytes_max, limit)

@@ -1,8 +1,8 @@
 """A snapshot whose digest is right and whose body is no state is like one that fails its digest.
 
 The story: only the digest of the file was looked at, and the replica was called intact. The broker
-then read the body, found that it was none, and stopped, with all other groups, at each boot anew.
-Such a file came to the disk with an install, which was written before anybody had judged it.
+then read the body, found that it was none, and stopped, with all other groups, at each boot again.
+Such a file came to the disk with an install, which was written before any check had judged it.
 """
 
 import attrs

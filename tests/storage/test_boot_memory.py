@@ -1,8 +1,8 @@
-"""What a boot keeps of the entries that it walks stays small.
+"""A boot keeps little memory for the entries that it walks.
 
-The story: without a commit hint (a first boot after a crash, a lost file) the place of every entry
-is kept, for any of them may be cut. It was kept as an object: 330 bytes for each entry of the whole
-log, at its peak, while the log in memory keeps 24.
+The story: without a commit hint (a first boot after a crash, a lost file) a boot keeps the place of
+every entry, since any of them may be cut. It kept each as an object: 330 bytes for each entry of
+the whole log, at its peak, while the log in memory keeps 24.
 """
 
 import tracemalloc

@@ -61,7 +61,7 @@ class Watched(Driver):
         return result
 
     def truncate(self, index):
-        """What is truncated is promised no longer."""
+        """Truncate; the truncated entries are promised no longer."""
         self.log.truncate_from(index)
         self.promised = {at: entry for at, entry in self.promised.items() if at < index}
 
@@ -306,10 +306,10 @@ def test_boot(prepared, keep, tears):
 
 def test_a_power_loss_while_a_generation_is_begun(prepared):
     """A boot begins a generation in the file of the one before the last. Its power failed while the
-    image was on its way: the sectors of the image had arrived and those of the header had not. The
-    old header, in front of a frame of another generation and whole frames of its own, was taken for
-    damage of the whole directory, though the other file held the truth: votes, registrations and
-    every replica of the node were lost to a crash at start."""
+    image was on its way: the sectors of the image had arrived and those of the header had not. So
+    an old header stood in front of a frame of another generation and whole frames of its own. The
+    boot took that for damage of the whole directory, though the other file held the truth. Votes,
+    registrations and every replica of the node were lost to a crash at start."""
     for seed in range(48):
         driver = copy.deepcopy(prepared)
         for term in range(7, 11):

@@ -119,8 +119,8 @@ def test_an_index_file_that_is_made_again_is_named(driver):
 
 @pytest.mark.parametrize("ordinal", [0, 1])
 def test_review_2_a_sealed_segment_cut_at_a_batch_border(driver, ordinal):
-    """Every remaining batch is whole; only the next header's index and chain tell. What counts goes
-    to the last place whose chain is known."""
+    """Every remaining batch is whole; only the next header's index and chain tell. The log counts
+    up to the last place whose chain is known."""
     segment = driver.log.segments[ordinal]
     known = max(point.raft_index for point in segment.index.points())
     assert segment.first_index < known < segment.end_index - 1
@@ -222,7 +222,7 @@ def test_an_unfinished_repair_is_remembered(driver):
 
 
 def test_a_later_term_ends_the_damage(driver):
-    """What was lost was never committed: the next leader's log is shorter, and later."""
+    """The lost entries were never committed: the next leader's log is shorter, and later."""
     damaged_at_the_end(driver)
     driver.lead(3)
     driver.settle()
@@ -255,7 +255,7 @@ def test_one_bad_header_copy_is_survived(driver, ordinal):
 
 
 def test_behind_a_lost_header_nothing_is_taken_for_committed(driver):
-    """The file might have begun the log anew: what older files hold then proves nothing."""
+    """The file might have begun a new log: what older files hold then proves nothing."""
     path = files(driver)[1]
     first, last = driver.log.segments[1].first_index, driver.log.last_index
     driver.disk.flip_bit(path, 100)
@@ -268,8 +268,8 @@ def test_behind_a_lost_header_nothing_is_taken_for_committed(driver):
 
 
 def test_what_a_truncation_made_void_is_not_claimed(driver):
-    """The header of the file that a truncation began is lost. What the older file holds above the
-    cut is void, so the replica must not refuse candidates because of it."""
+    """The header of the file that a truncation began is lost. Entries of the older file above the
+    cut are void, so the replica must not refuse candidates because of them."""
     driver.lead(3)
     driver.round()
     driver.log.truncate_from(driver.log.last_index)

@@ -117,7 +117,7 @@ def test_a_second_format_is_refused_and_changes_nothing():
 
 
 def test_a_lost_format_file_does_not_make_a_directory_empty():
-    """Somebody tidied up, or a file system check took the file away. The next start found "no
+    """An operator tidied up, or a file system check took the file away. The next start found "no
     format", removed votes, registrations and boot number, and gave the directory another identity;
     `up` would have founded a second cluster on top of the first one's data."""
     disk = Driver(new_disk()).disk
@@ -192,7 +192,7 @@ def test_what_a_newer_writer_added_behind_is_left_unread():
 
 
 def test_a_store_of_another_cluster_is_refused():
-    """Somebody copied the store files of another broker over ours."""
+    """An operator copied the store files of another broker over ours."""
     ours, theirs = new_disk(1), new_disk(2)
     format_directory(ours, IDENTITY)
     format_directory(theirs, FOUNDER)

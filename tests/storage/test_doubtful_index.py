@@ -1,9 +1,9 @@
 """An index file with a right checksum and rows that lead nowhere is rebuilt from the log.
 
-The story: a checksum was taken for the word of whoever wrote the file. A row of Raft's own entries
-with four bytes raised `struct.error` at a boot, one of four gigabytes had them made room for, one
-at a place beyond 2^63 was an `OverflowError` of the system call, and terms out of order an
-`AssertionError`: for a file that can be deleted at any time.
+The story: a right checksum was taken as proof that our own code wrote the file. A row of Raft's own
+entries with four bytes raised `struct.error` at a boot. A row of four gigabytes had them made room
+for. One at a place beyond 2^63 was an `OverflowError` of the system call, and terms out of order an
+`AssertionError`. All that came from a file that can be deleted at any time.
 """
 
 import copy
@@ -76,7 +76,7 @@ TRUTH = boot(b"")
 
 
 def agrees(found):
-    """What a boot says of the log is what the batches say; it may not have looked at all."""
+    """Check that the boot's log agrees with the batches; it may not have looked at all of them."""
     assert (found.state, found.why) == (ReplicaState.INTACT, "")
     log, truth = found.log, TRUTH.log
     assert (log.last_index, log.last_chain, log.last_term) == (

@@ -2,9 +2,9 @@
 
 Scenario review-16-failed-sync: a follower's sync failed, so its pages were clean and gone, and the
 broker stopped using the directory, as it should. Its process was started again. The machine had not
-lost power, so the boot read the lost bytes back from the kernel's memory; one sync of everything
-made nothing of them durable, for they were clean; and the replica acknowledged them. What lies
-behind the durable mark is therefore written again before a boot believes that it is there.
+lost power, so the boot read the lost bytes back from the kernel's memory. One sync of everything
+made nothing of them durable, since they were clean. The replica acknowledged them. So a boot now
+writes the bytes behind the durable mark again before it believes that they are there.
 """
 
 import copy
@@ -131,8 +131,8 @@ def test_a_vote_outlives_an_image_that_was_not_synced_and_a_power_loss(syncs_bef
 
 
 def test_an_image_that_follows_one_that_is_nowhere_is_damage():
-    """What the story above left behind, had it happened to an earlier release: the older file must
-    not count as the newest state of the store."""
+    """The files are those that the story above would have left in an earlier release. The older
+    file must not count as the newest state of the store."""
     disk = with_a_vote(0)
     older = {name: disk.content(name) for name in STORE_FILES}
     open_directory(disk)  # a generation for the boot, and another one for the next
@@ -148,11 +148,10 @@ def test_an_image_that_follows_one_that_is_nowhere_is_damage():
 
 
 # --- names ----------------------------------------------------------------------------------------
-#
-# The same of names. A new segment was synced and renamed, and the sync of its directory failed: the
-# name was seen, clean, and gone at a power failure. The process was started again, went on in that
-# file, and acknowledged what the disk had in a file without a name. What a boot finds by a name
-# that is not known to be durable is therefore given that name again.
+# The story is the same for names. A new segment was synced and renamed, and the sync of its
+# directory failed: the name was seen, clean, and gone at a power failure. The process was started
+# again and went on in that file. It acknowledged records that the disk had in a file without a
+# name. So a boot gives a file that it finds by a doubtful name that name again.
 
 
 def with_a_segment_that_has_no_durable_name(seed=0):

@@ -1,6 +1,8 @@
-"""A batch of another partition in the place of ours, of equal size, offset and epoch, as a write
-leaves it that went astray: the batch is whole, and only the chain tells. Whoever is the first to
-read a file after a boot must compare it."""
+"""A batch of another partition in the place of ours is found: equal in size, offset and epoch.
+
+A write that went astray leaves it so. The batch is whole, and only the chain tells. The first
+reader of a file after a boot must compare it.
+"""
 
 import pytest
 from raftlog_sim.world.disk import Keep
@@ -74,7 +76,7 @@ def test_review_3_a_batch_of_another_partition(driver, ordinal):
 
 
 def test_a_batch_of_another_partition_is_not_found_by_its_time(driver):
-    """Nobody has verified the segment since the boot: the chain at its end is compared first."""
+    """No read has verified the segment since the boot: the chain at its end is compared first."""
     wanted = read_header(driver.log.entries(3, 1)[0].batch).max_timestamp
     limit, truth = driver.log.next_offset, driver.look_up(wanted, 100)
     position = driver.log._window.position_of(3)
@@ -123,7 +125,7 @@ def test_damage_that_only_the_replay_meets(driver, how):
 @pytest.mark.parametrize("kind", ["crc", "chain"])
 def test_damage_met_in_use_is_found_again_by_recovery(driver, kind):
     """The replica is reopened after a read met damage: recovery must not take the index file's word
-    for that segment once more, or it would be reopened for ever."""
+    for that segment once more, or it would be reopened without end."""
     driver.crash(Keep.NONE)
     path = first_file(driver)
     position = 4096

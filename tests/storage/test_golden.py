@@ -2,7 +2,7 @@
 
 `tests/golden/storage.txt` lists every file of a small directory, its size and bytes that are not
 zero. A difference means that files of an earlier release may be misread: raise the format version,
-keep reading the old one, and add a new golden file beside this one. Written anew with
+keep reading the old one, and add a new golden file beside this one. Rewritten with
 RAFTLOG_REWRITE=1; each changed line is then looked at.
 """
 

@@ -1,9 +1,9 @@
 """A directory that a later release wrote is refused, and left exactly as it is.
 
-The story: an old release booted on such a log. Behind the mark it took the first entry that it did
-not know for a torn tail, and cut it off with all that followed, acknowledged or not; before the
-mark it took it for damage, and would have had it "repaired". The feature level should keep that
-from happening at all; an operator who starts the wrong binary is not asked.
+The story: an old release booted on such a log. Behind the mark it took the first unknown entry for
+a torn tail, and cut it off with all that followed, acknowledged or not. Before the mark it took the
+entry for damage, and would have had it "repaired". The feature level should keep that from
+happening at all, but an operator who starts the wrong binary does not ask.
 """
 
 import struct

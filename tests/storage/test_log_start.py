@@ -1,4 +1,4 @@
-"""What is left of a log says where it begins for clients, at every boot.
+"""The remaining log says where it begins for clients, at every boot.
 
 The story (seed 124): a marker said that the log begins at offset 3. It was the last entry of its
 segment, and the next one began before the marker was committed, so its header said 0. Retention
@@ -36,7 +36,7 @@ def mark(driver, offset):
 
 
 def remove(driver):
-    """What retention removes now; the segments that are left."""
+    """Remove what retention removes now; returns the remaining segments."""
     driver.commit_all()
     plan = driver.log.plan_removal()
     if plan is not None:
@@ -150,7 +150,7 @@ def test_the_last_durable_segment_stays_until_the_next_one_is_durable():
 
 def test_retention_makes_room_on_a_disk_that_has_none():
     """Regression: nothing is removed before the new beginning of the log is written down, and on a
-    full disk there was no room for that: what nobody needs stayed, and the disk full, for ever."""
+    full disk there was no room for that: unneeded files stayed, and so did the full disk."""
     driver = Driver()
     driver.lead(1)
     grow(driver)

@@ -83,8 +83,8 @@ def test_the_sequence_of_a_lost_file_is_not_given_again(driver):
 
 @pytest.mark.parametrize("failed", ["write_index", "remove_files", ""])
 def test_what_a_lost_file_before_the_marked_one_replaced_is_not_committed(failed):
-    """The mark is in a younger file. What showed that the lost one had replaced entries was gone,
-    for a job of the truncation had failed: they counted as committed, at every boot, and the
+    """The mark is in a younger file. A job of the truncation had failed, so the evidence that the
+    lost file had replaced entries was gone. They counted as committed, at every boot, and the
     replica could never be repaired."""
     driver = begun(45, 5)
     for job in driver.log.take_jobs():

@@ -1,4 +1,4 @@
-"""What a damaged replica still knows to have promised: its mark, and what lies whole behind it."""
+"""The promises that a damaged replica still knows: its mark, and the whole batches behind it."""
 
 import pytest
 from raftlog_sim.world.disk import Keep

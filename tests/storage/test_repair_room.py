@@ -63,7 +63,7 @@ DAMAGES = [early_batch, later_batch, whole_header, first_header, lost_file, last
 
 @pytest.fixture(scope="module")
 def prepared():
-    """A log in some files, and behind them one that a truncation made void and nobody removed."""
+    """A log in some files, and behind them one that a truncation made void and no job removed."""
     driver = Driver(new_disk())
     driver.lead(1)
     driver.append(20, 2, size=60)

@@ -80,7 +80,7 @@ def test_a_bad_sector_below_the_mark_is_damage(driver):
 def test_a_bad_sector_that_an_index_file_hides_is_damage(driver):
     """Seed 21 in trio mode: a sector of the metadata log, in a segment that an index file vouched
     for, and behind which a snapshot lay. Recovery did not read it; the broker did, failed, called
-    it damage and reopened the replica, whose recovery did not read it: for ever."""
+    it damage and reopened the replica, whose recovery did not read it, without end."""
     driver.run_jobs()
     header = driver.log.segments[1].header
     write_snapshot(driver.disk, SPEC, place_before(header), b"")
@@ -125,8 +125,8 @@ def test_behind_the_mark_it_stays_an_error(driver):
 
 
 def test_a_bad_sector_across_the_mark_is_damage(driver):
-    """Seed 41: the sector began before the mark and ended behind it. What it holds before the mark
-    is known to be missing, so nothing is taken for a torn tail."""
+    """Seed 41: the sector began before the mark and ended behind it. Its bytes before the mark are
+    known to be missing, so nothing is taken for a torn tail."""
     path, mark = driver.log.segments[-1].path, driver.image.marks[SPEC.group]
     assert mark.end_position % SECTOR
     driver.disk.make_unreadable(path, mark.end_position - 1)

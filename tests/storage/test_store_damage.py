@@ -266,8 +266,8 @@ def test_any_one_bad_block_of_the_store_is_survived_or_named(driver, state, bad)
 
 @pytest.mark.parametrize("header", ["whole", "lost", "old"])
 def test_frames_without_their_image_are_damage(driver, header):
-    """Neither copy of the image is whole; frames behind it were written when it was synced. What an
-    older generation says must not count."""
+    """Neither copy of the image is whole; frames behind it were written when it was synced. The
+    state of an older generation must not count."""
     driver.reopen()
     old = {name: driver.disk.content(name) for name in STORE_FILES}
     driver.reopen()

@@ -163,7 +163,8 @@ def test_a_store_that_does_not_open_holds_no_files(tmp_path, operation):
 
 
 def open_files() -> list[str]:
-    """What this process has open; a thread of another library may close some meanwhile."""
+    """Returns the files that this process has open; a thread of another library may close some
+    meanwhile."""
     found = []
     for fd in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):

@@ -319,7 +319,7 @@ def test_the_store_grows_with_what_it_holds(driver):
 class TestStepByStep:
     """The story: a simulated machine wrote and synced a round at one instant and only told of it
     later, so a power failure never found a byte that was written and not synced. A round is a plain
-    value now, and whoever performs it may stop between any two steps."""
+    value now, and its performer may stop between any two steps."""
 
     VOTE = hard_state_record(A, HardState(3, ME))
 
@@ -379,7 +379,7 @@ class TestStepByStep:
     @pytest.mark.parametrize("keep", list(Keep))
     @pytest.mark.parametrize("done", range(10))
     def test_power_fails_before_any_step(self, keep, done):
-        """What was durable stays, and a new file is there under its name whole or not at all."""
+        """Durable bytes stay, and a new file is there under its name whole or not at all."""
         driver = Driver(new_disk(done))
         disk, writer = driver.disk, driver.writer
         good(writer.perform(1, [create(A), append(A, 6, b"old")]))

@@ -77,7 +77,7 @@ def test_other_methods_and_paths_are_named(room):
 
 
 def served(request: bytes, door) -> bytes:
-    """What a client hears of an admin listener."""
+    """Returns the answer of an admin listener to a client."""
 
     async def main():
         client, stream = memory_pair(room=1 << 20)

@@ -1,4 +1,4 @@
-"""What a fault is, and every way in which it is refused."""
+"""The faults that exist, and every way in which one is refused."""
 
 import json
 
