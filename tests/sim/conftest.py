@@ -1,4 +1,4 @@
-"""What every test of the simulator stands on: it is alone in its process."""
+"""The ground of every test of the simulator: it is alone in its process."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""What people read counts in words by `amount`, so that 1 never stands before a plural."""
+"""Texts for people count in words by `amount`, so that 1 never stands before a plural."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""What is imported is declared, what is declared is imported, what is installed is pinned."""
+"""Imports are declared, declarations are imported, and installations are pinned."""
 
 import ast
 import re

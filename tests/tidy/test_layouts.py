@@ -1,6 +1,6 @@
 """Byte layouts in docstrings stay tables.
 
-A tool that folds long lines once ran several layouts together into paragraphs, and nobody could
+A tool that folds long lines once ran several layouts together into paragraphs, and no reader could
 tell any more which width belonged to which field. Three marks of that, for every docstring.
 """
 
@@ -23,7 +23,7 @@ MARKS = {
 
 
 def broken_layouts(file: SourceFile) -> Iterator[str]:
-    """What looks like a folded table, with its line."""
+    """Yields what looks like a folded table, with its line."""
     for node in file.nodes:
         if not isinstance(node, DOCUMENTED):
             continue

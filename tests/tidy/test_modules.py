@@ -30,7 +30,7 @@ def used_names(file: SourceFile) -> Iterator[str]:
 
 
 def dead(files: Iterable[SourceFile], also_used: Iterable[str] = ()) -> set[str]:
-    """Modules that nobody uses; a package lives by its modules."""
+    """Modules that no other uses; a package lives by its modules."""
     files = list(files)
     used = set(also_used) | ENTRIES
     for file in files:

@@ -1,4 +1,4 @@
-"""What a page, docstring or comment names is in the project: documents, files, folders.
+"""Documents, files and folders that a page, docstring or comment names are in the project.
 
 A reader cannot open a document that only its author had. Published papers may be cited by section:
 Raft, Ongaro's thesis, RFCs, KIPs.
@@ -28,7 +28,7 @@ REVIEW = re.compile(r"\b[Rr]eview[- ]\d+\w?\b(?!-\w)")
 
 
 def problems(path: str, text: str | None = None) -> Iterator[str]:
-    """What a file names that is not there, with the line."""
+    """Yields names of a file that do not exist, with the line."""
     found = sentences_of(path) if text is None else sentences_in(text, path)
     for sentence in found:
         for match in PATH.finditer(sentence.text):

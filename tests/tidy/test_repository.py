@@ -1,4 +1,4 @@
-"""What must not be in the repository: leftovers, machine paths, registry hosts, large files.
+"""Things that must not be in the repository: leftovers, machine paths, registry hosts, large files.
 
 The words looked for are put together from halves here, so that this file does not find itself.
 """
@@ -27,7 +27,7 @@ TOP_LEVEL = {
 
 
 def problems(text: str) -> Iterator[str]:
-    """What a text must not contain, with the line."""
+    """Yields the parts of a text that must not be there, with the line."""
     for number, line in enumerate(text.splitlines(), start=1):
         if leftover := LEFTOVER.search(line):
             yield f"{number}: {leftover[0]}: finish it, or say why not"

@@ -25,7 +25,7 @@ BANNED_CALLS = {
 ALLOWED = {("raftlog/base/identity.py", "id")}  # looks objects up; nothing follows from the number
 SLEEP = "time is an argument: name a deadline instead of waiting"
 SET_ORDER = "the order of a set is another one in every run: sort it, or use a tuple or dict"
-# What may look at a set without its order mattering.
+# Calls whose result keeps the order in which a set yields its items.
 KEEPS_ORDER = {"list", "tuple", "iter", "enumerate", "map", "filter", "zip", "next", "reversed"}
 
 

@@ -12,7 +12,8 @@ EXCEPTIONS: dict[str, int] = {}
 
 
 def sizes(file: SourceFile) -> dict[str, int]:
-    """What is too large in a file: the file itself, its functions (without decorators)."""
+    """Returns the parts of a file that are too large: itself, and its functions (without
+    decorators)."""
     found = {}
     if (lines := len(file.text.splitlines())) > FILE_LINES_MAX:
         found[file.path] = lines

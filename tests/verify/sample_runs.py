@@ -98,7 +98,7 @@ def simulated(*, lose: bool) -> tuple[str, RunFolder]:
 
 
 def black_box() -> tuple[str, RunFolder]:
-    """A history as clients of real brokers leave it: two partitions, two faults, a send that nobody
+    """A history as clients of real brokers leave it: two partitions, two faults, a send that no one
     answered, no trace and no replicas."""
     stream = io.StringIO()
     options = {"consumer": "assign", "retention": "none"}
@@ -155,7 +155,7 @@ def nobody() -> tuple[str, RunFolder]:
 
 
 def hostile() -> tuple[str, RunFolder]:
-    """A folder of somebody who wants the reader's browser or terminal to do something."""
+    """A folder of an attacker who wants the reader's browser or terminal to do something."""
     evil = "</script><script>document.title='owned'</script>\u202e\x1b[31m`$(id)`"
     stream = io.StringIO()
     writer = HistoryWriter(stream, Header(source="sim", seed=3, commit=evil, nodes=[evil]))

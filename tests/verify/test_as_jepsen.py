@@ -1,4 +1,5 @@
-"""What Jepsen's checker of logs fails, ours fails: transactions, and ends that are not ok.
+"""Histories that Jepsen's checker of logs fails, ours fails: transactions, and ends that are not
+ok.
 
 Four kinds passed for valid: sends that a completion names otherwise than its call, offsets that the
 end of an `info` names, reads of operations that failed or may have, and histories of nothing. The
@@ -96,7 +97,8 @@ def test_an_info_and_a_read_that_disagree_about_its_place():
 
 
 def test_a_transaction_happened_as_a_whole():
-    """Of an info transaction x was read, so y happened as well, and was skipped by who read on."""
+    """A read of x shows that the info transaction happened, so y happened as well, and a reader
+    skipped it."""
     y = both(1, "send", "[[:send :y 5]]", "[[:send :y 5]]", "info")
     sent = both(0, "send", "[[:send :x 1] [:send :y 2]]", "[[:send :x 1] [:send :y [0 2]]]", "info")
     later = both(3, "poll", "[[:poll]]", "[[:poll {:y [[1 5]]}]]")

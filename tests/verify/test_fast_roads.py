@@ -1,8 +1,8 @@
-"""Two roads lead through a history, and nobody can tell which was taken.
+"""Two roads lead through a history, and no result tells which was taken.
 
 Usual lines are decoded in blocks and paired as bytes; everything else is read line by line. The
-slow road is the specification: it is forced by refusing every block. What both make of a history,
-good or broken anywhere, must be the same intervals or the same error on the same line.
+slow road is the specification: the tests force it by refusing every block. Both must make the same
+intervals of a history, good or broken anywhere, or the same error on the same line.
 """
 
 import io

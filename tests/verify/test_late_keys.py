@@ -53,7 +53,7 @@ def test_a_read_shows_where_an_unanswered_send_lies(end):
 
 
 def test_an_unanswered_send_may_fill_a_hole_of_any_partition():
-    """Offset 0 of both partitions is claimed by nobody; each has one send that may lie there."""
+    """Offset 0 of both partitions is claimed by no send; each has one send that may lie there."""
     both = [sent(0, (1, 2), "#1", kind="info"), sent(1, (1, 2), "#2", kind="info")]
     acked = [sent(2, (1, 2), "#3", 1, to="t/0"), sent(3, (1, 2), "#4", 1, to="t/1")]
     assert judged(*both, *acked, final_read=False).verdict == "valid"

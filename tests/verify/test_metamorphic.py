@@ -1,6 +1,5 @@
-"""What must not change a verdict: wider intervals, forgotten answers, other clocks, other
-places.
-"""
+"""Changes that must not change a verdict: wider intervals, forgotten answers, other clocks, other
+places."""
 
 import copy
 import random

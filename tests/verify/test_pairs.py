@@ -1,4 +1,4 @@
-"""What a log remembers of its polls: known word for word, shared, and never more than was said."""
+"""A log's memory of its polls: known word for word, shared, and never more than was said."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What the report says, before any browser draws it."""
+"""The content of the report, before any browser draws it."""
 
 import json
 import re
@@ -88,7 +88,7 @@ def test_a_history_of_nothing_is_not_told_as_a_success():
 
 def test_a_run_that_failed_its_own_check_does_not_pass_for_its_history():
     """A black-box run whose brokers did not come back had a report that said PASS: only the
-    history was asked, and what was never read accuses nobody."""
+    history was asked, and a value that was never read accuses no broker."""
     text, folder = black_box()
     checks = {
         "recovered": {"status": "violated", "note": "broker 2 is not ready"},

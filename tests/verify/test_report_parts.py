@@ -179,9 +179,9 @@ def test_a_models_claim_names_its_objects():
     ("start", "end", "wait"),
     [
         (0, 1, 5),  # the first call waits
-        (5, 20, None),  # nobody waits until 25
+        (5, 20, None),  # no call waits until 25
         (26, 40, 65),  # a call of 25 is answered at 90
-        (95, 96, None),  # nobody waits any more
+        (95, 96, None),  # no call waits any more
         (200, None, None),
     ],
 )
@@ -201,7 +201,7 @@ def test_many_who_wait_at_once_are_served_when_one_is():
 
 
 def test_the_partition_that_waited_longest_is_named():
-    """Of many partitions one may stand still while the others are served."""
+    """One of many partitions may stand still while the others are served."""
     calls = [send(0, (n * 10, n * 10 + 5), f"#{n}", n) for n in range(20)]
     calls += [send(1, (0, 1), "#a", 0, key="t/1"), send(1, (20, 180), "#b", 1, key="t/1")]
     cost = cost_of(judgement_of(written(*calls, final_read=False)), [fault("kill", 30, 90, "n1")])

@@ -37,7 +37,7 @@ def send(process, times, value, base=None, *, key=KEY, kind="ok", **fields) -> W
 
 
 def poll(process, times, *pairs, key=KEY, kind="ok", **fields) -> Written:
-    """Of one key; `pairs` are (offset, value)."""
+    """Write a poll of one key; `pairs` are (offset, value)."""
     read = {key: [list(pair) for pair in pairs]}
     return op(process, "poll", times, None, read, key=None, kind=kind, **fields)
 

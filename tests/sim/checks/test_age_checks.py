@@ -1,5 +1,7 @@
-"""What is checked of retention by age and by size: it is shown to fail on a broken product, and to
-say nothing where most clocks are wrong or something else deletes."""
+"""The checks of retention by age and by size fail on a broken product.
+
+They say nothing where most clocks are wrong, or where something else deletes.
+"""
 
 import attrs
 import pytest

@@ -1,5 +1,7 @@
-"""What must hold of votes and of one life of a replica after another: each check is shown to fail,
-on a broken product or on a memory that was tampered with, and to pass where nothing is wrong."""
+"""The checks of votes and of the lives of a replica fail on a broken product, or a tampered memory.
+
+They pass where nothing is wrong.
+"""
 
 import attrs
 import pytest
@@ -43,7 +45,7 @@ def voter():
 
 
 def reasons(found):
-    """What is wrong, of what was looked at, which is something."""
+    """Returns the errors among the checks, of which there must be some."""
     found = list(found)
     assert found
     return [(name, why) for name, why in found if why]
@@ -85,7 +87,7 @@ def test_who_votes_alone_has_its_vote_on_its_disk(monkeypatch):
 
 def test_a_vote_in_a_store_that_rot_made_unreadable_is_no_vote_forgotten(monkeypatch):
     """Seed 9904784: a store had rotted in its last frame, which was a torn end until a vote was
-    written behind it; then nobody could read it, as its next boot would have found."""
+    written behind it; then no boot could read it, as its next boot would have found."""
     _, _, group, node, replica, _ = voter()
     term, vote = replica.term, replica.node._state.vote
     assert truth.vote_is_durable(node, group, term, vote)

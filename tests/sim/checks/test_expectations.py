@@ -1,7 +1,7 @@
 """A scenario of somebody's own says what it needs, what struck nothing, and what it expects.
 
 The story: a file that paused and crashed node 9 of three ended with `ok`, as it expected, though
-nothing had happened to anybody. Its `=>` lines were not looked at, either.
+nothing had happened to any node. Its `=>` lines were not looked at, either.
 """
 
 import json

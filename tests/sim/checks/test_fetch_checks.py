@@ -1,5 +1,7 @@
-"""What a Fetch may tell: each check is shown to fail on a broken product that nothing else notices,
-for what was read too early is committed in the end."""
+"""Each check of Fetch answers fails on a broken product that no other check notices.
+
+Records that were read too early are committed in the end.
+"""
 
 import attrs
 import pytest

@@ -1,5 +1,4 @@
-"""What is checked of groups is shown to fail on planted evidence; members of real runs leave what
-passes."""
+"""The checks of groups fail on planted evidence, and pass on that of members in real runs."""
 
 import attrs
 import pytest

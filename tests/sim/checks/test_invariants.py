@@ -306,8 +306,8 @@ def test_files_that_differ_in_the_end():
 
 
 def test_rot_that_nobody_has_read_is_excused_and_no_other():
-    """Whoever's disk was damaged was compared with nobody, though it had been repaired, or was
-    another one."""
+    """A damaged node was compared with no other, though its disk had been repaired, or was another
+    one."""
     run, invariants, group, _ = middle()
     assert run.play() == ""
     node = run.world.nodes[NodeId(1)]

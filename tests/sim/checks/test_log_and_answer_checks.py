@@ -1,5 +1,5 @@
-"""What is checked of answers, of producers and of the ends of logs: each check is shown to fail, on
-a broken product or on a memory that was tampered with."""
+"""Each check of answers, of producers and of the ends of logs fails on a broken product, or on a
+memory that was tampered with."""
 
 import attrs
 import pytest
@@ -199,7 +199,7 @@ CUT_OFF = (
     step(405, "partition", 500, side="n1", how="silent"),
     step(480, "elect", node="n2", partition=0),
 )
-"""n1 takes records that nobody else gets, and they are taken back from it."""
+"""n1 takes records that no other node gets, and they are taken back from it."""
 
 
 def keep_truncated(monkeypatch):
@@ -279,7 +279,8 @@ def test_a_membership_that_was_committed_unseen_is_asked_of_the_log():
 
 
 def misplaced(**changes):
-    """What is said of the last committed entry, were it so; None changes what was before it."""
+    """Returns the error for the last committed entry with these changes; None changes the state
+    before it."""
     _, invariants, leader = middle()
     committed = invariants.committed[leader.group]
     entry = leader.log.entries(leader.commit, 1)[0]
@@ -403,8 +404,8 @@ def test_a_follower_that_cuts_what_no_conflict_disproved(monkeypatch):
     (-1, 0, True), (-2, 0, False), (-1, -1, True), (0, -1, True), (0, -2, False), (0, 0, True),
 ])  # fmt: skip
 def test_a_log_is_cut_from_its_first_conflict_on(durable, last, fine):
-    """Were its last entry of another term before. What lies below it is the same as the leader's,
-    and was cut all the same where the durable end or the end itself fell further."""
+    """The last entry is taken to be of another term before. The entries below it equal the
+    leader's, and were cut all the same where the durable end or the end itself fell further."""
     run, invariants, leader = middle()
     replicas = invariants.replicas
     one = next(node for node in run.world.running() if node.number != leader.me.node)

@@ -1,4 +1,4 @@
-"""What is checked of state machines is shown to fail on one that was tampered with."""
+"""The checks of state machines fail on a machine that was tampered with."""
 
 from raftlog_sim.checks.replica_checks import ReplicaChecks
 

@@ -1,5 +1,5 @@
-"""What must hold of memberships in force: each check is shown to fail, on a broken product or on a
-memory that was tampered with."""
+"""Each check of memberships in force fails on a broken product, or on a memory that was tampered
+with."""
 
 import attrs
 import pytest

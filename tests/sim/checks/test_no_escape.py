@@ -20,7 +20,7 @@ ESCAPES = (
 
 
 class EscapedError(BaseException):
-    """Not an Exception: nobody may swallow it."""
+    """Not an Exception: no handler may swallow it."""
 
 
 def escape(name, real):

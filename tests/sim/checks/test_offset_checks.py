@@ -1,5 +1,7 @@
-"""What clients are told of the ends of logs and epochs: asked in whole runs, where each check is
-shown to fail by a broker that answers wrongly, and case by case."""
+"""The checks of answered ends of logs and epochs fail on a broker that answers wrongly.
+
+Whole runs ask the questions; further tests go case by case.
+"""
 
 from types import SimpleNamespace
 

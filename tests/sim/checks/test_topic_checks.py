@@ -1,5 +1,7 @@
-"""What administrators are told of topics, and what becomes of topics: each check is shown to fail,
-and to keep silent where two requests are under way."""
+"""The checks of topics and of answers to administrators fail on wrong ones.
+
+They keep silent where two requests are under way.
+"""
 
 from types import SimpleNamespace
 
@@ -68,7 +70,7 @@ def asks(checks, key, count=1, name="a", validate_only=False):
 
 
 def answers(checks, request, code):
-    """What is found wrong with an answer of this code; None when it is not judged."""
+    """Returns the error found in an answer of this code; None when it is not judged."""
     key, name = request.key, request.changes[0].name
     body = {
         CREATE_TOPICS: CreateTopicsResponse(0, [CreatableTopicResult(name, error_code=code)]),

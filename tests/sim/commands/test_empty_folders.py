@@ -1,4 +1,4 @@
-"""What fails before it wrote anything leaves no folder in `runs`, and no `runs`."""
+"""A command that fails before it wrote anything leaves no folder in `runs`, and no `runs`."""
 
 import errno
 import os

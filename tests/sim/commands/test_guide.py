@@ -14,7 +14,8 @@ GUIDE = (ROOT / "docs" / "guides" / "simulate_failures.md").read_text(encoding="
 
 
 def said(*arguments, home):
-    """What the simulator prints in a process of its own: a planted bug cannot be taken back."""
+    """Returns the simulator's output, from a process of its own: a planted bug cannot be taken
+    back."""
     done = subprocess.run(
         [sys.executable, "-m", "raftlog_sim", *arguments],
         cwd=home, capture_output=True, text=True, check=False,

@@ -1,4 +1,4 @@
-"""What every command of the simulator says of wrong usage and of files that are no case."""
+"""The errors of every simulator command about wrong usage and about files that are no case."""
 
 import json
 
@@ -168,7 +168,7 @@ def test_a_file_that_is_no_case_is_64(name, text, tmp_path, capsys):
 
 
 def test_a_folder_without_a_case_is_no_run_folder(tmp_path, capsys):
-    """Regression: it was said that schedule.json, which nobody had named, was not there."""
+    """Regression: it was said that schedule.json, which no argument had named, was not there."""
     (tmp_path / "empty").mkdir()
     code, said = ran("replay", "empty", "--format", "json", capsys=capsys)
     assert code == 64

@@ -33,7 +33,8 @@ def test_a_majority_does_without_the_frozen_rest():
 @pytest.mark.parametrize("led_by", [1, 2])
 @pytest.mark.parametrize("rest", ["deaf", "stalled"])
 def test_a_majority_does_without_a_rest_that_is_half_alive(rest, led_by):
-    """Whoever led: who hears nobody, and whose disk answers nothing, must not keep the others."""
+    """Node 2 may have led or not. It hears nothing, or its disk answers nothing, and must not delay
+    the rest."""
     leads = step(300, "transfer", partition=0, node=f"n{led_by}")
     run = Run(schedule(leads, core=(1, 3), rest=rest))
     seen = []
@@ -84,7 +85,8 @@ def test_a_stalled_leader_with_a_wrong_clock_refuses_nothing_for_good(way):
 
 
 def test_who_is_deaf_has_links():
-    """Of pairs whose link had just been cut none came back, and the rest was away, not deaf."""
+    """The links of pairs that had just been cut did not come back, so the others were away and not
+    deaf."""
     away = step(900, "partition", 2_000, side="n2", how="loud")
     run = Run(schedule(away, core=(1, 3), rest="deaf"))
     linked = {}
@@ -97,7 +99,7 @@ def test_who_is_deaf_has_links():
 
 @pytest.mark.parametrize(("mutant", "rest"), [("10b", "deaf"), ("10c", "stalled")])
 def test_leaders_that_stay_are_seen_in_the_core_phase(mutant, rest):
-    """Planted bugs that only a scenario caught: all was healed before anybody looked."""
+    """Planted bugs that only a scenario caught: all was healed before any check looked."""
     leads = step(300, "transfer", partition=0, node="n2")
     text = schedule(leads, core=(1, 3), rest=rest).text()
     with mutation.own_process(mutant) as ask:
@@ -160,7 +162,7 @@ def test_who_has_no_metadata_replica_has_not_converged():
 
 
 def test_what_is_no_core_is_none_when_all_are_down():
-    """Seed 420683: with nobody up the controllers were the only voters that were known."""
+    """Seed 420683: with no node up the controllers were the only voters that were known."""
     run = until(Run(schedule(controllers=1)), 300)
     for node in run.world.running():
         node.crash()

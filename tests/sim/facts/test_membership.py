@@ -75,7 +75,7 @@ def test_the_metadata_know_the_membership_of_each_partition():
 
 def test_a_topic_made_on_a_disk_that_is_gone_is_waited_for_by_nobody():
     """Wide seed 9302134: n3 came back with an empty disk, and a topic of two replicas was placed on
-    the one before, which the controller still knew. Nobody ever led it."""
+    the one before, which the controller still knew. No node ever led it."""
     options = SimOptions(
         seed=9302134, profile="wide", controllers=1, replication=2, min_in_sync=2, safety_ms=4_000
     )

@@ -1,9 +1,9 @@
 """A crash at every changing disk call, in the live world: one story per kind of file.
 
-The machine stops at the n-th call after a moment, whole or in the middle of a write, and keeps
-none, some or all of what was not synced; then it comes back, and all that a run demands must hold.
-How many calls there are says a run without a crash. `tests/storage/test_crash_points.py` does the
-same to storage alone, faster and closer.
+The machine stops at the n-th call after a moment, whole or in the middle of a write. It keeps none,
+some or all of its unsynced bytes. Then it comes back, and all that a run demands must hold. A run
+without a crash says how many calls there are. `tests/storage/test_crash_points.py` does the same to
+storage alone, faster and closer.
 """
 
 import pytest
@@ -24,7 +24,7 @@ def produce(at_ms, count, slot=0):
 
 
 def story(node, begin_ms, end_ms, *steps, **options):
-    """What happens, and the window in which that node's calls are struck."""
+    """Returns a story, and the window in which that node's calls are struck."""
     values = {"seed": 11, "safety_ms": 1_500, "segment_bytes": 5_500, **options}
     return node, begin_ms, end_ms, Schedule(SimOptions(**values), steps)
 

@@ -347,7 +347,7 @@ def test_a_file_is_lost_only_when_its_mark_covers_it(monkeypatch, file, how):
 def test_failing_reads_are_damage():
     """Seed 12: eight reads of n1 failed while one of its replicas was opened again, which then took
     its last entries for lost. The core of the liveness phase was n1 and n2, and n2 did not have
-    those entries yet: nobody in it could be elected, and rightly so."""
+    those entries yet: no node in it could be elected, and rightly so."""
     run = until(Run(schedule()), 100)
     nemesis = run.nemesis
     assert _disk_error(nemesis, step(0, "disk-error", node="n1", call="read", count=8))

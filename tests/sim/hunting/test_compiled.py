@@ -1,4 +1,4 @@
-"""What is compiled is the same program: rewritten modules against what they were written from."""
+"""Compiled code is the same program: rewritten modules are compared with their sources."""
 
 import importlib
 import json
@@ -151,7 +151,7 @@ def both(tmp_path, monkeypatch):
 
 
 def told(modules: dict[str, ModuleType]) -> list[object]:
-    """What one can see of these modules."""
+    """Returns everything that a user can see of these modules."""
     shapes, uses = modules["shapes"], modules["uses"]
     queue, other = shapes.Queue(4), shapes.Queue(limit=4, held=[1])
     queue.places[1] = shapes.Point(1)

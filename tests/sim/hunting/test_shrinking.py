@@ -1,4 +1,4 @@
-"""What a shrinker tries: candidates that are smaller, and legal."""
+"""A shrinker's candidates are smaller, and legal."""
 
 from raftlog_sim.base.minimise import Effort, one_by_one, simplify
 from raftlog_sim.hunting.shrink import _drawn_parts, _joined, _parts, _simpler, _steady

@@ -1,4 +1,4 @@
-"""`scripts/soak`: for as long as told, with what failed filed; who ends it leaves nobody behind."""
+"""`scripts/soak`: for as long as told, files failures; an interrupt leaves no process behind."""
 
 import os
 import signal

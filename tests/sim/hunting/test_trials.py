@@ -1,4 +1,4 @@
-"""Which candidates of a shrink fail as the original did, whoever plays them."""
+"""Which candidates of a shrink fail as the original did, in whichever process they run."""
 
 import itertools
 import time
@@ -63,7 +63,7 @@ def _fails() -> None:
 
 
 def _stuck() -> None:
-    """What is played takes no turn and never ends."""
+    """Let each played candidate take no turn and never end."""
     trials_module.simulate = lambda *arguments, **more: time.sleep(3_600)
 
 
@@ -133,8 +133,10 @@ STALLS = tuple(step(at, "stall", 10, node="n1") for at in range(0, 200, 20))
 
 
 def shrunk(monkeypatch, brief, effort=None):
-    """What a failure of liveness becomes, that hangs on a stall; `brief` is what a brief time to
-    come to rest would say of so many steps."""
+    """Returns the shrunk form of a failure of liveness that depends on a stall.
+
+    `brief` says whether so many steps fail with a brief time to come to rest.
+    """
     asked = {20: 0, 60: 0}
 
     def is_like(self, candidate, given_up=lambda: False):

@@ -134,7 +134,7 @@ def sweep(*arguments, cwd, seeds="1..6"):
 
 @pytest.fixture
 def heeds_interrupts():
-    """What a shell starts in the background ignores SIGINT, and so does all that it starts."""
+    """A shell's background process ignores SIGINT, and so does all that it starts."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

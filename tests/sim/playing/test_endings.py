@@ -1,4 +1,4 @@
-"""After the end: what was damaged is led from and read, and everybody boots once more."""
+"""After the end damaged nodes lead and are read, and all nodes boot once more."""
 
 import pytest
 from raftlog_sim.playing import endings
@@ -19,7 +19,7 @@ def schedule(**options):
 
 
 def rotten(tracer=None):
-    """A run that has damaged a disk, of which nobody has read the rotten place, at its final
+    """A run that has damaged a disk, of which no client has read the rotten place, at its final
     read; and the damaged file."""
     probes.reset()
     run = Run(schedule(value_bytes=3_000, segment_bytes=20_000), tracer=tracer)

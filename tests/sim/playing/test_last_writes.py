@@ -1,5 +1,5 @@
-"""Who has elected and converged must also commit: the core alone, the healed cluster, and all after
-each last reboot."""
+"""A cluster that has elected and converged must also commit: the core alone, the healed cluster,
+and all nodes after each last reboot."""
 
 import json
 
@@ -17,7 +17,7 @@ from raftlog.partition.replica import PartitionReplica
 
 WRITES = tuple(step(at, "produce", slot=0, partition=0, count=2) for at in range(0, 300, 20))
 ONE = {"groups": 2, "records": 1}
-"""Of the metadata and a topic of one partition."""
+"""The demands of the metadata and of a topic with one partition."""
 
 
 def schedule(*steps, **options):
@@ -167,8 +167,8 @@ def test_all_nodes_together_are_a_majority_or_something_is_lost(monkeypatch):
 
 
 def test_a_core_that_has_only_just_booted_is_asked_as_soon_as_it_knows_its_groups():
-    """Regression (wide seed 9820110): nobody knew of a group when the core was asked, no record was
-    demanded, and so it had to lead nothing."""
+    """Regression (wide seed 9820110): no node knew of a group when the core was asked, no record
+    was demanded, and so it had to lead nothing."""
     down = step(390, "power", node="all", keep="none")
     result = simulate(schedule(down, core=(1, 3), rest=STALLED))
     assert (result.failure, result.core) == ("", "ran")

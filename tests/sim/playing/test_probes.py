@@ -1,7 +1,7 @@
 """Which rare paths of the product scenarios and a fixed set of seeds reach together.
 
-What they reach moves with every change of timing, so only what is reached often, or by a scenario,
-is asked for; what takes luck stands in SELDOM, which may only shrink.
+The reached paths change with every change of timing. So the test asks only for those that are
+reached often, or by a scenario. Paths that take luck stand in SELDOM, which may only shrink.
 """
 
 from collections import Counter

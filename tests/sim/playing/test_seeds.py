@@ -76,7 +76,8 @@ def test_seeds_of_groups_have_members_and_what_strikes_them():
 
 
 def test_brokers_come_and_go_in_wide_seeds():
-    """Who is told to be forgotten was away by then, and its partitions were to be elsewhere."""
+    """A broker that is to be forgotten was away by then, and its partitions were to be
+    elsewhere."""
     left = 0
     for seed in range(100):
         options = draw_options(seed, "wide")

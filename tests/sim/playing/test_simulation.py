@@ -32,7 +32,8 @@ SELDOM |= {"rot-found", "moves-paced"}  # rot that a scrubber can find, and thro
 SELDOM |= {"directories-apart", "controllers-wanted"}  # broken disks, and changes of controllers
 SELDOM |= {"group-static-stays"}  # static members
 UNMOVED = {"membership-steps", "one-change-at-a-time", "linearizable-read"}
-"""Of runs without moves, and of topics that do not ask for such reads."""
+"""The invariants that runs without moves, and topics that do not ask for such reads, never
+check."""
 
 
 def short(seed: int, profile: str = "swarm"):
@@ -81,7 +82,7 @@ def test_faults_come_in_doses_and_operations_as_often_with_all():
 
 
 def test_a_last_reader_that_is_told_nothing_gives_up(monkeypatch):
-    """Seed 320110: a leader answered each fetch with an error, and the run went on for ever."""
+    """Seed 320110: a leader answered each fetch with an error, and the run went on without end."""
 
     def empty(workload, process, partition, offset, then):
         workload.world.after(1_000_000_000, then, partition, None)

@@ -1,4 +1,4 @@
-"""Files that nobody should have written: refused with what, on and do, before anything is made of
+"""Files that no tool should have written: refused with what, on and do, before anything is made of
 them. A schedule with brokers 0 was a traceback, one with 2,000 brokers did not end."""
 
 import attrs
@@ -129,7 +129,7 @@ def test_whatever_a_seed_draws_can_be_read_back(profile):
 
 
 def test_whatever_a_shrinker_makes_of_options_can_be_read_back():
-    """Of a core of nodes 4 and 5 none is left when three brokers are."""
+    """With three brokers, a core of nodes 4 and 5 has no node left."""
     for seed in range(100):
         for simpler in _simpler_options(Schedule(draw_options(seed), ())):
             assert options_from(simpler.options.document()) == simpler.options, seed

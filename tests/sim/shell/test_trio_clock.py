@@ -139,7 +139,7 @@ class WatchedDice(Random):
 
 @pytest.mark.parametrize("before", [False, True])
 def test_the_names_are_put_back(monkeypatch, before):
-    """Hypothesis sets them too; whoever comes first, nobody is disturbed."""
+    """Hypothesis sets them too; whichever comes first, neither is disturbed."""
     names, dice = trio_clock.scheduler(), WatchedDice()
     monkeypatch.setitem(names, "_ALLOW_DETERMINISTIC_SCHEDULING", before)
     monkeypatch.setitem(names, "_r", dice)

@@ -210,7 +210,7 @@ def test_a_run_can_be_stepped_forwards_and_backwards():
 
 
 def test_a_stepped_run_fails_as_it_does_when_played():
-    """What a watcher of turns raises ends the run as what a broker raises does."""
+    """An error of a watcher of turns ends the run as an error of a broker does."""
     schedule = calm(4)
 
     def broken(turn):
@@ -256,7 +256,7 @@ def test_a_cluster_lives_through_a_fault(fault):
 
 def test_a_process_that_ends_while_it_is_paused_boots_unpaused(monkeypatch):
     """Seed 6305504: it was paused between its last turn and its end, and its next boot, of which
-    nobody thought that it was paused, did nothing for ever."""
+    no task thought that it was paused, did nothing any more."""
     ended = TrioNode._ended
 
     def paused_at_last(self, boot, error):

@@ -16,7 +16,7 @@ HOW = "pip install 'raftlog[pysyncobj]'"
 
 @pytest.fixture
 def _without(tmp_path, monkeypatch):
-    """As where nobody installed it: the import fails, and nothing of it is loaded."""
+    """As where it is not installed: the import fails, and nothing of it is loaded."""
     monkeypatch.chdir(tmp_path)
     for name in [each for each in sys.modules if each.startswith("raftlog_sim.subjects.")]:
         monkeypatch.delitem(sys.modules, name)

@@ -215,7 +215,7 @@ def test_all_machines_come_back_at_their_own_time():
 
 
 def test_half_of_the_power_failures_under_load_find_something_pending():
-    """Of those that seeds draw, while clients write all the time."""
+    """The power failures are those that seeds draw, while clients write all the time."""
     found = Counter()
     for seed in range(16):
         options = attrs.evolve(OPTIONS, seed=seed, fault_gaps_ms=(("power", 300), ("all", 700)))

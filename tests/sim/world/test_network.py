@@ -1,4 +1,5 @@
-"""What links do to messages: order, bursts, loss with doom, stale sessions, cuts of every shape."""
+"""The links' effects on messages: order, bursts, loss with doom, stale sessions, cuts of every
+shape."""
 
 import pytest
 from raftlog_sim.base.streams import Stream

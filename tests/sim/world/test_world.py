@@ -165,7 +165,7 @@ def test_a_dead_node_has_no_links(pair):
 
 
 def test_a_copied_world_goes_on_exactly_like_the_first():
-    """What the debugger's steps back and the forks of a run stand on."""
+    """The debugger's steps back and the forks of a run depend on this."""
     cluster = Cluster(3, 3).ready()
     cluster.create("orders", 2, 3)
     for number in range(10):
