@@ -37,7 +37,7 @@ _K = TypeVar("_K", bound=Hashable)
 
 
 def reduce_by_key(rows: Iterable[tuple[_K, _A]], merge: Callable[[_A, _A], _A]) -> dict[_K, _A]:
-    """What a cluster's `reduceByKey` does."""
+    """Merge the rows of each key, as a cluster's `reduceByKey` does."""
     groups: dict[_K, list[_A]] = {}
     for key, aggregate in rows:
         groups.setdefault(key, []).append(aggregate)
@@ -85,7 +85,7 @@ class BatchFold(NamedTuple):
 
 
 def value_rows(op: Interval) -> Iterable[tuple[tuple[str, Value], ValueFold]]:
-    """What one operation says about values."""
+    """Yields the facts of one operation about values."""
     for number, (key, values, _) in enumerate(op.sends()):
         for place, value in enumerate(values):
             yield (key, value), ValueFold((op.index, number), place, None, None, False)
@@ -113,7 +113,7 @@ def batch_rows(op: Interval) -> Iterable[tuple[tuple[str, int, int], BatchFold]]
 
 
 def batch_row_of(key: str, fold: ValueFold) -> tuple[tuple[str, int, int], BatchFold] | None:
-    """What the reads of one value say about its batch."""
+    """Returns the facts about a batch from the reads of one of its values."""
     if fold.batch is None or fold.read_low is None or fold.read_high is None:
         return None
     low, high = fold.read_low - fold.place, fold.read_high - fold.place
@@ -158,7 +158,7 @@ def _text(value: Value) -> str:
 
 
 def offset_rows(op: Interval, mode: str) -> Iterable[tuple[tuple[str, int], OffsetFold]]:
-    """What one operation that is not a send says about offsets."""
+    """Yields the facts about offsets from one operation that is not a send."""
     for key, pairs in op.reads().items():
         for offset, value in pairs:
             yield (key, offset), OffsetFold(low=_text(value), high=_text(value))
@@ -226,7 +226,7 @@ def unfolded(at: tuple[str, int], fold: OffsetFold) -> Iterable[tuple[tuple[str,
 
 
 class Summary(NamedTuple):
-    """What the rest of the chain needs to know of a block."""
+    """The facts of a block that the rest of the chain needs."""
 
     carry: Carry
     earliest: tuple[int, Any]
@@ -247,7 +247,7 @@ def row_of(offset: int, fold: OffsetFold, end: int) -> Row:
 
 
 def summary_of(rows: Sequence[Row]) -> Summary:
-    """Of a block that is not empty."""
+    """Returns the summary of a block that is not empty."""
     _, carry = scan(rows)
     earliest: tuple[int, Any] = (OPEN, None)
     for _, _, exact_out, at_least, _, append in rows:

@@ -1,6 +1,8 @@
-"""What befalls links between brokers in trio mode, drawn: a relay that strikes sealed frames, and
-peers that lie in handshakes. Each has a stream of its own, so that all other steps stay as they
-were without them."""
+"""Faults of links between brokers in trio mode, drawn before the run.
+
+A relay strikes sealed frames, and peers lie in handshakes. Each has a stream of its own, so all
+other steps stay as they were without it.
+"""
 
 from collections.abc import Iterator
 from typing import Final

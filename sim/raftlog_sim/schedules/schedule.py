@@ -108,7 +108,7 @@ def step(at_ms: int, kind: str, for_ms: int = 0, **arguments: Argument) -> Step:
 
 
 def _nearest(kind: str) -> str:
-    """What to write in place of a kind that does not exist."""
+    """Returns a suggestion in place of a kind that does not exist."""
     near = [_OTHER_WORDS[kind]] if kind in _OTHER_WORDS else get_close_matches(kind, KINDS, 3)
     if not near:
         return "see docs/reference/scenario_steps.md for all of them"

@@ -32,7 +32,7 @@ from raftlog_sim.world.world import PEER_PORT
 
 
 class Lie(NamedTuple):
-    """What a liar says: fields of a handshake of its own, or the messages of an old one."""
+    """The words of a liar: fields of a handshake of its own, or the messages of an old one."""
 
     fields: bytes
     opening: tuple[bytes, ...] = ()
@@ -41,7 +41,7 @@ class Lie(NamedTuple):
 def fields_of_a_lie(
     known: LinkChecks, number: NodeId, peer: NodeId, what: str, draws: Stream
 ) -> Lie | None:
-    """What to tell node `number` as `peer`; None when too little was said before."""
+    """Returns the lie for node `number` as `peer`; None when too little was said before."""
     said = list(known.lives.get(peer, ()))
     if what == "old-handshake":
         opening = known.openings.get((peer, number), ())

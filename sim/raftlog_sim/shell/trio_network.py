@@ -144,7 +144,7 @@ class Hub:
     order: LinkChecks | None = None
     """Judges links of a run in which a relay strikes or a peer lies."""
     diverted: dict[NodeId, NodeId] = attrs.Factory(dict)
-    """Who answers brokers in the place of another one."""
+    """The machine that answers brokers in the place of another one."""
     _taps: dict[PairKey, Tap] = attrs.Factory(dict)
     """The newest of each direction."""
     _listeners: dict[tuple[str, int], SimListening] = attrs.Factory(dict)

@@ -1,4 +1,4 @@
-"""What must hold on links between brokers, whatever a relay or a lying peer does.
+"""Checks the links between brokers, whatever a relay or a lying peer does.
 
 * A broker hears on a session only messages that its peer sent in it, and each once. Their order is
   not judged, since a driver may delay messages for which no client waits. The tests of
@@ -119,7 +119,8 @@ class LinkChecks:
 
 
 def place_of(fields: bytes) -> Place:
-    """What the fields of a handshake say. Raises `ProtocolError` for what is no list of them."""
+    """Returns the place in the fields of a handshake. Raises `ProtocolError` when they are no
+    list."""
     found = read_fields(fields)
     if len(found.get(IDENTITY, b"")) < IDENTITY_HEAD.size:
         raise ProtocolError("no identity")

@@ -35,7 +35,7 @@ for a message that consists of a size, as many bytes, and a proof."""
 WAYS: Final = ("flip", "damage", "repeat", "drop", "swap", "cut", "truncate", "reflect", "old")
 KEPT_FRAMES_MAX: Final = 256
 KEPT_BYTES_MAX: Final = 64 * 1024
-"""Of the first frames of each session, for `old`."""
+"""How many bytes of the first frames of each session are kept, for `old`."""
 _PROOF_BYTES: Final = 32
 _SIZE: Final = Struct(">I")
 _HEAD: Final = Struct(">II")

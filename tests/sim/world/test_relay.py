@@ -37,8 +37,10 @@ def sealed(*bodies):
 
 
 def opened(data: bytes) -> tuple[list[bytes], int]:
-    """What a reader takes of a stream of frames, and how many bytes it has then received; 0 where
-    all opens."""
+    """Returns the frames that a reader opens in a stream, and how many bytes it has then received.
+
+    The number is 0 where all frames open.
+    """
     opener, bodies, at = Opener(KEY), [], 0
     while len(data) - at >= 4:
         size = int.from_bytes(data[at : at + 4], "big")
