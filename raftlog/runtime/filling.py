@@ -67,7 +67,7 @@ class LostStretch(NamedTuple):
 
 
 def lost_stretches(disk: Disk, log: PartitionLog) -> list[LostStretch]:
-    """What is lost of a log that was opened with its gaps, ascending."""
+    """The stretches that a log lost which was opened with its gaps, ascending."""
     found: list[LostStretch] = []
     for segment in log.segments:
         if segment.damage is not None:
@@ -129,8 +129,11 @@ def _entries(
 
 
 def _lost_of(disk: Disk, segment: Segment) -> list[LostStretch]:
-    """What is lost of a damaged segment: damaged bodies alone, or else all from its damage up to
-    the first known place from which the rest is whole, or up to its end."""
+    """The stretches that a damaged segment lost.
+
+    These are the damaged bodies alone. Else the stretch goes from the damage to the first known
+    place from which the rest is whole, or to the end of the segment.
+    """
     assert segment.damage is not None, segment
     with opened(disk, segment.path) as file:
         bodies = _damaged_bodies(file, segment)

@@ -1,7 +1,6 @@
 """Pages, docstrings and comments are in plain English: the rules that a program can check.
 
     python tests/tidy/test_english.py FOLDER...    lists what is refused, with file and line
-    python tests/tidy/test_english.py --counts     prints today's number of each room
 
 A sentence does not begin with Who, Whoever, What or Of (questions and headings may), names Kafka's
 errors by name and not by number, and has at most 40 words.
@@ -9,7 +8,6 @@ errors by name and not by number, and has at most 40 words.
 
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -27,13 +25,6 @@ ERROR_NUMBER = re.compile(
 )
 CODE = re.compile(r"``[^`]+``|`[^`]+`")
 LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
-# room -> what is refused there today. A number may only become smaller; a new room begins with 0.
-REFUSED_TODAY: dict[str, int] = {
-    "scripts": 69,
-    "sim/raftlog_sim": 258,
-    "sim/scenarios": 50,
-    "tests": 235,
-}
 
 
 def problem(sentence: Sentence) -> str | None:
@@ -48,33 +39,14 @@ def problem(sentence: Sentence) -> str | None:
 
 
 def problems(path: str) -> Iterator[str]:
-    """What is refused in a file, with line and first words."""
+    """The refused sentences of a file, with line and first words."""
     for sentence in sentences_of(path):
         if why := problem(sentence):
             yield f"{path}:{sentence.line}: {why}: {' '.join(sentence.text.split()[:8])} ..."
 
 
-def room(path: str) -> str:
-    """The folder in whose number a file counts: raftlog/broker, sim/mutants, docs, tests."""
-    top, _, below = path.partition("/")
-    inner, _, name = below.partition("/")
-    return f"{top}/{inner}" if top in ("raftlog", "sim") and name else top
-
-
-def counts() -> dict[str, int]:
-    """Today's number of each room that has any."""
-    found = Counter(room(path) for path in paths() for _ in problems(path))
-    return dict(sorted(found.items()))
-
-
-def test_no_room_has_more_than_it_had():
-    grown = {
-        name: f"{count} instead of {REFUSED_TODAY.get(name, 0)}: "
-        f"python tests/tidy/test_english.py {name}"
-        for name, count in counts().items()
-        if count > REFUSED_TODAY.get(name, 0)
-    }
-    assert grown == {}
+def test_no_sentence_of_the_tree_is_refused():
+    assert [line for path in paths() for line in problems(path)] == []
 
 
 @pytest.mark.parametrize(
@@ -118,10 +90,7 @@ def test_docstrings_and_comments_are_read():
 
 
 def main(arguments: list[str]) -> int:
-    """List what is refused below the folders, or the numbers; 1 when there is any."""
-    if arguments == ["--counts"]:
-        print("\n".join(f'    "{name}": {count},' for name, count in counts().items()))
-        return 0
+    """List the refused sentences below the folders; 1 when there is any."""
     wanted = tuple(argument.removeprefix("./") for argument in arguments)
     found = [line for path in paths() if path.startswith(wanted) for line in problems(path)]
     print("\n".join(found))
