@@ -25,6 +25,7 @@ from raftlog.raft.state import FOLLOWER
 from raftlog.storage.boot import recovery, walked_log
 from raftlog.storage.boot.recovery import ReplicaState
 from raftlog.storage.directories.incarnations import IncarnationBook
+from raftlog.storage.read_plan import ReadPlanner
 from raftlog.storage.segments import scrub
 from raftlog.storage.segments.term_table import TermTable
 from raftlog.storage.segments.walk import Walk
@@ -294,6 +295,21 @@ def node_heartbeat_counts_for_every_group() -> None:
     MultiRaft._leader_stopped = lambda self, side, place: None  # type: ignore[method-assign]
 
 
+def cold_read_to_the_end_of_the_segment() -> None:
+    """14b: a read from files takes a whole segment that is written, and asks for no commit."""
+    real = ReadPlanner._exact_end
+
+    def exact_end(
+        self: Any, segment: Any, index: Any, start: int, target: int, limit: Any, written: Any
+    ) -> Any:
+        whole = segment.end_position
+        if whole is not None and segment.end.raft_index <= written and start < whole <= target:
+            return whole
+        return real(self, segment, index, start, target, limit, written)
+
+    ReadPlanner._exact_end = exact_end  # type: ignore[method-assign]
+
+
 MUTANTS = (
     ("13", "producers-forgotten", producers_forgotten, ("history-duplicate",)),
     ("13b", "producers-missing-from-snapshots", producers_missing_from_snapshots,
@@ -302,6 +318,8 @@ MUTANTS = (
      ("history-duplicate",)),
     ("13d", "producers-of-another-log", producers_of_another_log, ("producers-equal",)),
     ("14", "uncommitted-is-readable", uncommitted_is_readable, ("history-inconsistent-offsets",)),
+    ("14b", "cold-read-to-the-end-of-the-segment", cold_read_to_the_end_of_the_segment,
+     ("history-inconsistent-offsets",)),
     ("16", "names-not-synced", names_not_synced, ("exception",)),
     ("17", "index-trusted-over-the-log", index_trusted_over_the_log, ("exception",)),
     ("21", "sync-skipped", sync_skipped, ("leader-completeness", "exception")),
