@@ -26,7 +26,7 @@ from raftlog.storage.boot import recovery, walked_log
 from raftlog.storage.boot.recovery import ReplicaState
 from raftlog.storage.directories.incarnations import IncarnationBook
 from raftlog.storage.read_plan import ReadPlanner
-from raftlog.storage.segments import scrub
+from raftlog.storage.segments import jobs, scrub
 from raftlog.storage.segments.term_table import TermTable
 from raftlog.storage.segments.walk import Walk
 from raftlog.storage.write_round import DirectoryWriter
@@ -310,6 +310,18 @@ def cold_read_to_the_end_of_the_segment() -> None:
     ReadPlanner._exact_end = exact_end  # type: ignore[method-assign]
 
 
+def full_disk_removes_segments_first() -> None:
+    """22c: a full disk makes room with the segments, before it says where the log begins."""
+    real = jobs.remove_files
+
+    def remove_files(disk: Any, paths: Any) -> None:
+        segments = [path.removesuffix(".index") + ".log" for path in paths]
+        for_room = all(path.endswith(".index") for path in paths)
+        real(disk, [path for path in (segments if for_room else paths) if disk.exists(path)])
+
+    jobs.remove_files = remove_files
+
+
 MUTANTS = (
     ("13", "producers-forgotten", producers_forgotten, ("history-duplicate",)),
     ("13b", "producers-missing-from-snapshots", producers_missing_from_snapshots,
@@ -328,6 +340,8 @@ MUTANTS = (
     ("21d", "half-a-batch-is-left", half_a_batch_is_left, ("promise-durable",)),
     ("22", "retention-passes-the-watermark", retention_passes_the_watermark, ("order",)),
     ("22b", "log-start-before-it-is-committed", log_start_before_it_is_committed, ("order",)),
+    ("22c", "full-disk-removes-segments-first", full_disk_removes_segments_first,
+     ("lost-rightly",)),
     ("25", "membership-from-the-oldest-entry", membership_from_the_oldest_entry,
      ("election-safety",)),
     ("26", "chain-never-compared", chain_never_compared, ("log-matching",)),
