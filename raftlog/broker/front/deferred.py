@@ -16,6 +16,7 @@ from typing import Final, final
 
 import attrs
 
+from raftlog.base.buggify import buggify
 from raftlog.base.ids import ConnectionId
 from raftlog.base.limits import TURN_ITEMS_MAX, TURN_SMALL_FRAME_BYTES
 from raftlog.broker.events import ConnectionClosed, Request
@@ -40,7 +41,9 @@ class TurnMeter:
 
     def admits(self, frame_bytes: int) -> bool:
         """Whether this turn takes a frame of that size."""
-        return self.left > 0 or frame_bytes <= TURN_SMALL_FRAME_BYTES
+        if frame_bytes <= TURN_SMALL_FRAME_BYTES:
+            return True
+        return self.left > 0 and not buggify("turn-used-up")
 
     def charge(self, api_key: int, items: int) -> None:
         """Count the items that a request of this turn has named."""

@@ -329,7 +329,7 @@ def test_probes_that_no_seed_reached(asked, code, said_so, capsys):
 
 @pytest.mark.parametrize(
     ("asked", "code", "said_so"),
-    [("count", 0, "1 of 10 unusual paths never taken (--probes list: which)\n"),
+    [("count", 0, "1 of 11 unusual paths never taken (--probes list: which)\n"),
      ("list", 0, "unusual paths never taken:\n  sent-again\n"),
      ("require", 1, "unusual paths never taken:\n  sent-again\n")],
 )  # fmt: skip
