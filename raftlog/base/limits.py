@@ -83,6 +83,12 @@ PROMOTE_LAG_MAX: Final = 64
 leader."""
 THROTTLE_RATE_MIN: Final = KIB
 """The lowest rate of a throttled move, in bytes a second: less would be a move that never ends."""
+DIRECTORY_COPY_JOB_BYTES: Final = MIB
+"""Log bytes that one job copies to another log directory: cold reads and other jobs of the broker
+wait no longer than for that, and its sync."""
+DIRECTORY_COPY_TAIL_BYTES: Final = 16 * MIB
+"""Log bytes that a copy may still lack when the replica stops, so that the rest takes a moment: a
+disk of 100 MB/s writes them in 160 ms."""
 UNCOMMITTED_BYTES_MAX: Final = 16 * MIB
 """Proposed bytes of a group that are not yet committed. Beyond this the broker pauses producers to
 the group; beyond twice as much it refuses all other proposals."""

@@ -77,8 +77,7 @@ class PartitionLog:
     def __init__(self, spec: ReplicaSpec, options: LogOptions, parts: LogParts) -> None:
         """Take over a log from recovery: everything in `parts` is on disk and durable."""
         head = parts.before
-        self.spec = spec
-        self.options = options
+        self.spec, self.options = spec, options
         self.first_index = RaftIndex(head.raft_index + 1)
         self.prev_term, self.prev_chain = head.term, head.chain
         self.log_start, self.start_marker = parts.log_start, RaftIndex(0)
@@ -89,15 +88,13 @@ class PartitionLog:
         self._window = parts.window
         self._window_slack = options.window_bytes + options.window_bytes // 4
         self.terms = parts.terms
-        self._sequence = parts.file_sequence
-        self._repair = parts.repair
+        self._sequence, self._repair = parts.file_sequence, parts.repair
         self._file_due = parts.repair is not None and parts.repair_file_due
         self._file_needed = False
         self.judged: bytes | None = None  # a state that `install` need not judge
         self._mark_from = self._sequence + 1 if self._file_due else 0
         self._new_file_resets = parts.new_file_resets
-        self._commit = RaftIndex(0)
-        self._rounds = Rounds(parts.end)
+        self._commit, self._rounds = RaftIndex(0), Rounds(parts.end)
         path = parts.segments[-1].path if parts.segments else ""
         self._pending = PendingWrites(spec.group, path, parts.end.position, parts.obsolete)
         self._rolls: list[RaftIndex] = []
@@ -344,8 +341,7 @@ class PartitionLog:
 
     def persisted(self, io_id: IoId) -> None:
         """Note that the round is durable. An unknown io_id changes nothing."""
-        obsolete = self._rounds.note_persisted(io_id)
-        if obsolete:
+        if obsolete := self._rounds.note_persisted(io_id):
             self._jobs.append(ColdRead(remove_files, (tuple(obsolete),)))
 
     @property
@@ -361,8 +357,12 @@ class PartitionLog:
     @property
     def durable_end(self) -> LogPosition | None:
         """The last durable entry; None while an install is not durable."""
-        durable = self._rounds.durable
-        return LogPosition(*durable.end[:3]) if durable else None
+        return LogPosition(*self._rounds.durable.end[:3]) if self._rounds.durable else None
+
+    @property
+    def durable_file(self) -> FileEnd | None:
+        """Where that entry ends in the files: no byte before it is ever written again."""
+        return self._rounds.durable
 
     def mark(self, commit: RaftIndex) -> Mark | None:
         """The mark that the store should hold for this log now. None while an install is not

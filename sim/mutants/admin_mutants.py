@@ -9,9 +9,11 @@ import attrs
 from raftlog_sim.world import more_disks
 
 from raftlog.base.entries import Membership
+from raftlog.base.limits import DIRECTORY_COPY_JOB_BYTES
 from raftlog.broker.control import controller
 from raftlog.broker.replicas import directory_moves
 from raftlog.broker.replicas.directory_moves import DirectoryMoves
+from raftlog.broker.replicas.live_copy import LiveCopy
 from raftlog.broker.replicas.throttles import Throttles
 from raftlog.metadata.commands import ChangeController
 from raftlog.metadata.rules import apply_controllers
@@ -20,7 +22,7 @@ from raftlog.raft import membership
 from raftlog.raft.throttle import UNTHROTTLED, Throttle
 from raftlog.storage import write_round
 from raftlog.storage.directories import directory_move
-from raftlog.storage.files import opened
+from raftlog.storage.files import opened, remove_if_there
 
 
 def majority_at_risk() -> None:
@@ -80,13 +82,13 @@ def old_copy_goes_first() -> None:
 def copies_are_not_synced() -> None:
     """94b: the new copy of a moving replica is written, and not synced."""
 
-    def copy_file(disk: Any, old: str, new: str) -> int:
-        with opened(disk, old) as source, opened(disk, new, create=True, write=True) as target:
-            size = source.size()
-            directory_move._copy_bytes(source, target, size, old)
-        return int(size)
+    def extend(disk: Any, source: Any, new: str, position: int, end: int) -> None:
+        if position == 0:
+            remove_if_there(disk, new)
+        with opened(disk, new, create=position == 0, write=True) as target:
+            directory_move._copy_bytes(source, target, position, end, new)
 
-    directory_move._copy_file = copy_file
+    directory_move._extend = extend
 
 
 def one_directory_takes_all() -> None:
@@ -104,6 +106,25 @@ def one_directory_takes_all() -> None:
 def moves_stay_unsettled() -> None:
     """94d: a boot leaves the remains of a move."""
     more_disks.settle_moves = lambda disk, registered, directories: []
+
+
+def removed_files_stay_in_the_copy() -> None:
+    """94e: a segment that was copied before it was removed stays in the new directory."""
+    directory_move._remove_others = lambda disk, new, wanted: None
+
+
+def tail_is_not_copied() -> None:
+    """94f: what a segment gained after it was copied is not copied when the replica rests."""
+    directory_move._copy_rest = lambda disk, old, new, position: position
+
+
+def copies_keep_no_rate() -> None:
+    """94g: a copy between log directories does not wait for its throttle."""
+
+    def reserve(self: Any) -> None:
+        self._copy(DIRECTORY_COPY_JOB_BYTES, 0)
+
+    LiveCopy._reserve = reserve  # type: ignore[method-assign]
 
 
 def throttle_is_not_lifted() -> None:
@@ -147,6 +168,9 @@ MUTANTS = (
     ("94b", "copies-are-not-synced", copies_are_not_synced, ("mark-synced", "promise-durable")),
     ("94c", "one-directory-takes-all", one_directory_takes_all, ("directories-apart",)),
     ("94d", "moves-stay-unsettled", moves_stay_unsettled, ("assertion",)),
+    ("94e", "removed-files-stay-in-the-copy", removed_files_stay_in_the_copy, ("copied-exactly",)),
+    ("94f", "tail-is-not-copied", tail_is_not_copied, ("copied-exactly",)),
+    ("94g", "copies-keep-no-rate", copies_keep_no_rate, ("moves-paced",)),
     ("95", "throttle-is-not-lifted", throttle_is_not_lifted, ("liveness",)),
     ("96", "cancelled-move-leaves-a-learner", cancelled_move_leaves_a_learner, ("liveness",)),
 )  # fmt: skip

@@ -213,7 +213,9 @@ def test_plans_name_directories(tmp_path):
             assert tool(*flags, "--execute")[0] == 0
             assert tool("reassign", "verify", plan, "--watch", "--timeout", 50)[0] == 0
             write(here.partition, [2, 3, 1])
-            assert tool(*flags, "--execute")[0] == 0
+            code, told = tool(*flags, "--execute")
+            assert code == 0
+            assert f"started log directory move for: {here.topic}-{here.partition}-1" in told
             assert tool("reassign", "verify", plan, "--watch", "--timeout", 50)[0] == 0
             code, told = tool(*flags, "--verify")
             replica = f"{here.topic}-{here.partition}-1"
@@ -221,6 +223,67 @@ def test_plans_name_directories(tmp_path):
             assert moved(client, here, "second")
     finally:
         running.stop()
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_throttled_move_serves_is_taken_back_and_ends(tmp_path, ours):
+    """By our command and by the flags of Kafka's: the only replica serves while it is copied."""
+    running = local_cluster.found(tmp_path / "data", brokers=1)
+    with_directories(running, 1, "second")
+    plan, first = tmp_path / "plan.json", str(running.data_path(1))
+    entry = {"topic": "orders", "partition": 0, "replicas": [1], "log_dirs": [first]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [entry]}))
+
+    def tool(*arguments):
+        command = [sys.executable, "-m", "raftlog", *map(str, arguments)]
+        command += ["--bootstrap-server", running.bootstrap_servers]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    if ours:
+        execute = ("reassign", "execute", plan, "--log-dirs-throttle")
+        cancel, verify = ("reassign", "cancel", plan), ("reassign", "verify", plan)
+        stays = "orders-0: stays in"
+    else:
+        flags = ("kafka-reassign-partitions", "--reassignment-json-file", plan)
+        execute = (*flags, "--execute", "--replica-alter-log-dirs-throttle")
+        cancel, verify = (*flags, "--cancel"), (*flags, "--verify")
+        stays = "Successfully started log directory move for: orders-0-1"
+    try:
+        running.start_all()
+        with BlockingClient(running.bootstrap_servers) as client:
+            client.create_topic("orders", partitions=1, replication_factor=1)
+            place = TopicPartition("orders", 0)
+            assert moved(client, place, "second")
+            for number in range(20):
+                client.produce("orders", b"%d" % number + b"x" * 100_000, partition=0)
+            assert tool(*execute, 10_000)[0] == 0
+            assert "10000" in tool("configs", "describe", "broker", 1)[1]
+            code, told = tool("log-dirs", "--replicas")
+            assert (code, "future" in told) == (0, True), told
+            client.produce("orders", b"during", partition=0)
+            assert tool(*verify)[0] == (1 if ours else 0)
+            assert not moved(client, place, "broker1")
+            code, told = tool(*cancel)
+            assert (code, stays in told) == (0, True), told
+            assert moved(client, place, "second")
+
+            assert tool(*execute, 50_000_000)[0] == 0
+            _wait_until(partial(moved, client, place, "broker1"))
+            assert tool(*verify)[0] == 0
+            assert "io.max.bytes" not in tool("configs", "describe", "broker", 1)[1]
+            client.produce("orders", b"after", partition=0)
+            assert len(read_from(client, place)) == 22
+    finally:
+        running.stop()
+
+
+def read_from(client, place):
+    found = []
+    while len(found) < 22:
+        piece = client.ask(fetch(place, len(found), max_wait_ms=500))
+        found += [bytes(record.value) for record in piece.records()]
+    return found
 
 
 def _wait_until(holds):

@@ -7,13 +7,16 @@ import pytest
 from raftlog_sim.world.disk import Keep, SimulatedCrashError
 
 from raftlog.base.entries import HardState
-from raftlog.base.errors import DiskError, OperatingError
+from raftlog.base.errors import CorruptData, DiskError, OperatingError
 from raftlog.storage.boot.recovery import ReplicaState, create_replica, recover_replica
 from raftlog.storage.directories.data_dir import format_directory, open_directory
 from raftlog.storage.directories.directory_move import (
     MOVING_FILE,
-    copy_replica,
+    StretchToCopy,
+    begin_copy,
+    copy_stretch,
     end_move,
+    finish_copy,
     settle_moves,
 )
 from raftlog.storage.directories.log_directories import (
@@ -23,8 +26,15 @@ from raftlog.storage.directories.log_directories import (
     open_further,
 )
 from raftlog.storage.directories.store import StoreImage
+from raftlog.storage.files import opened, write_whole
 from raftlog.storage.ops import StoreRecords
-from raftlog.storage.replica import GROUPS_DIRECTORY, Registration, ReplicaSpec
+from raftlog.storage.replica import (
+    GROUPS_DIRECTORY,
+    SEGMENT_SUFFIX,
+    Registration,
+    ReplicaSpec,
+    index_name,
+)
 from raftlog.storage.write_round import DirectoryWriter
 from tests.storage.making import CLUSTER, FOUNDERS, IDENTITY, ME, SPEC, TINY, Driver, new_disk
 
@@ -35,6 +45,21 @@ VOTE = HardState(3, ME)
 
 def spec_at(path):
     return ReplicaSpec(cluster=CLUSTER, group=SPEC.group, replica=ME, path=path)
+
+
+def copy_replica(disk, old, new):
+    """Segments first, one by one, as while a replica serves; then what is left."""
+    begin_copy(disk, new)
+    copied = {}
+    for name in disk.list(old):
+        if name.endswith(SEGMENT_SUFFIX):
+            while True:
+                position = copied.get(name, 0)
+                done = copy_stretch(disk, StretchToCopy(old, new, name, position, 500))
+                copied[name] = position + done.byte_count
+                if done.whole:
+                    break
+    return finish_copy(disk, old, new, tuple(copied.items()))
 
 
 class Moving(Driver):
@@ -179,3 +204,76 @@ def test_an_unfinished_copy_is_begun_again(before):
         copy_replica(moving.disk, SPEC.path, THERE)
     moving.move(THERE)
     assert moving.whole() == (THERE, [])
+
+
+def begun(before):
+    """A copy of everything, and what finishing it needs to know."""
+    moving = copy.deepcopy(before)
+    begin_copy(moving.disk, THERE)
+    copied = {}
+    for name in moving.disk.list(SPEC.path):
+        if name.endswith(SEGMENT_SUFFIX):
+            write_whole(moving.disk, f"{SPEC.path}/{index_name(name)}", b"index")
+            order = StretchToCopy(SPEC.path, THERE, name, 0, 1 << 20, (index_name(name),))
+            copied[name] = copy_stretch(moving.disk, order).byte_count
+    return moving, copied
+
+
+def files(disk, path):
+    found = {}
+    for name in disk.list(path):
+        if name != MOVING_FILE:
+            with opened(disk, f"{path}/{name}") as file:
+                found[name] = file.read_at(0, file.size())
+    return found
+
+
+def finished(moving, copied):
+    size = finish_copy(moving.disk, SPEC.path, THERE, tuple(copied.items()))
+    found = files(moving.disk, THERE)
+    assert found == files(moving.disk, SPEC.path)
+    assert size == sum(map(len, found.values()))
+    return moving
+
+
+def test_what_a_segment_gained_while_it_was_copied_is_copied_last(before):
+    moving, copied = begun(before)
+    moving.append(2, size=300)
+    moving.round()
+    moving.settle()
+    assert list(copied) != moving.disk.list(SPEC.path), "a segment came"
+    finished(moving, copied)
+
+
+def test_a_segment_that_was_removed_while_it_was_copied_goes_from_the_copy(before):
+    moving, copied = begun(before)
+    name = next(iter(copied))
+    moving.disk.remove(f"{SPEC.path}/{name}")
+    gone = StretchToCopy(SPEC.path, THERE, name, copied.pop(name), 1 << 20)
+    assert copy_stretch(moving.disk, gone) is None
+    finished(moving, copied)
+    assert not moving.disk.exists(f"{THERE}/{name}")
+
+
+def test_a_file_that_was_written_again_while_it_was_copied_is_copied_again(before):
+    moving, copied = begun(before)
+    (name, *_) = (each for each in moving.disk.list(THERE) if each.endswith(".index"))
+    path = f"{SPEC.path}/{name}"
+    size = len(files(moving.disk, SPEC.path)[name])
+    for content in (b"x" * size, b"longer than before" * size, b"", b"short"):
+        write_whole(moving.disk, path, content)
+        finished(moving, copied)
+
+
+@pytest.mark.parametrize("size", [-1, 1])
+def test_a_copy_that_is_not_what_was_copied_is_refused(before, size):
+    """Shorter: its bytes went. Longer: somebody else wrote. Neither may become the replica."""
+    moving, copied = begun(before)
+    name = next(iter(copied))
+    with opened(moving.disk, f"{THERE}/{name}", write=True) as file:
+        if size < 0:
+            file.truncate(copied[name] - 1)
+        else:
+            file.write_at(copied[name], [b"x"])
+    with pytest.raises(CorruptData, match="bytes lie in a copy of"):
+        finish_copy(moving.disk, SPEC.path, THERE, tuple(copied.items()))

@@ -2,9 +2,10 @@
 
 A replica's size is that of its live segment files. Its lag is how far its log ends behind the part
 that it knows to be committed. A replica on its way to another directory is shown in both, in the
-new one as a future replica, and without sizes, since it is stopped. A directory that failed is
-shown with its error and without replicas. Requested partitions that are not here are left out, as
-in Kafka.
+new one as a future replica: its size is the bytes that are copied, and its lag the records that are
+not. Once it is stopped for the end of the move, both are shown without sizes. A directory that
+failed is shown with its error and without replicas. Requested partitions that are not here are left
+out, as in Kafka.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from typing import final
 import attrs
 
 from raftlog.base.errors import RaftlogError
-from raftlog.base.ids import METADATA_GROUP
+from raftlog.base.ids import METADATA_GROUP, GroupId
 from raftlog.broker.context import Context
 from raftlog.broker.front.requests import KafkaRequest
 from raftlog.kafka.codec import EncodedAnswer, encode_answer
@@ -102,7 +103,7 @@ def _held(
             if directories.directory_of(group) == prefix:
                 here.append(each)
             elif directories.moving.get(group) == prefix:
-                here.append(DescribeLogDirsPartition(each.partition_index, 0, 0, True))
+                here.append(_future(context, group, each.partition_index))
         if here:
             found.append(DescribeLogDirsTopic(topic.name, here))
     return found
@@ -151,3 +152,13 @@ def _partition(number: int, replica: PartitionReplica | None) -> DescribeLogDirs
     size = sum(segment.size_hint for segment in replica.log.segments)
     lag = max(0, replica.high_watermark - replica.log.next_offset)
     return DescribeLogDirsPartition(number, size, lag, False)
+
+
+def _future(context: Context, group: GroupId, number: int) -> DescribeLogDirsPartition:
+    """The row of a copy. A move that waits for others has copied nothing yet."""
+    replica = context.replicas.get(group)
+    if replica is None:
+        return DescribeLogDirsPartition(number, 0, 0, True)
+    size, offset = context.moves.progress(group) or (0, 0)
+    lag = max(0, replica.log.next_offset - max(offset, replica.log.log_start))
+    return DescribeLogDirsPartition(number, size, lag, True)

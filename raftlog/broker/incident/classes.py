@@ -30,7 +30,13 @@ from raftlog.storage import (
     rounds,
 )
 from raftlog.storage.boot import recovery, walked_log
-from raftlog.storage.directories import data_dir, incarnations, log_directories, space
+from raftlog.storage.directories import (
+    data_dir,
+    directory_move,
+    incarnations,
+    log_directories,
+    space,
+)
 from raftlog.storage.segments import (
     cold,
     jobs,
@@ -50,7 +56,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     batch, control, slices, cold, data_dir, incarnations, jobs, log_directories, log_end, ops,
     partition_log, pending, read_plan, recent_window, recovery, replica, rounds, scrub, segment,
     segment_end, segment_header, space, sparse_index, term_table, time_jobs, time_plan, walk,
-    walked_log,
+    walked_log, directory_move,
 )  # fmt: skip
 
 

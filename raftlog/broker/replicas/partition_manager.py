@@ -89,7 +89,9 @@ class PartitionManager:
 
     def __attrs_post_init__(self) -> None:
         self.deletions = ReplicaDeletions(self.turn, self.volume, self.reports)
-        self.moves = DirectoryMoves(self.turn, self.volume, self.hosts, self._stop, self._open)
+        self.moves = DirectoryMoves(
+            self.turn, self.volume, self.throttles.copies, self.hosts, self._stop, self._open
+        )
 
     # --- what the metadata wants ---
 
@@ -394,8 +396,7 @@ class PartitionManager:
             self.turn.touch(group)
 
     def _is_present(self, host: Host) -> bool:
-        """Whether the host is still wanted: not deleted, superseded, refused or poisoned
-        meanwhile."""
+        """Whether the host is still wanted: not deleted, superseded, refused or poisoned."""
         return self.hosts.get(host.spec.group) is host and host.state not in FOR_GOOD
 
     # --- failures ---
@@ -455,8 +456,7 @@ class PartitionManager:
         self.turn.log_directories.offline[host.spec.group] = None
 
     def refused(self, why: str) -> None:
-        """Stop all replicas, group 0 included: the cluster goes on without this
-        directory."""
+        """Stop all replicas, group 0 included: the cluster goes on without this directory."""
         probe("directory-takes-part-in-nothing")
         for host in list(self.hosts.values()):
             self._stop(host)

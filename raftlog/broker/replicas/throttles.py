@@ -1,7 +1,9 @@
-"""Throttles what this broker sends to learners of moves, as group 0 wants it.
+"""Throttles moves as group 0 wants it: what this broker sends to learners, and what it copies from
+one of its log directories to another.
 
-The names are Kafka's. A move is throttled twice: by the budget of the sending broker and by that of
-the receiving broker. Each counts only for replicas that the topic's list names.
+The names are Kafka's. A move between brokers is throttled twice: by the budget of the sending
+broker and by that of the receiving broker. Each counts only for replicas that the topic's list
+names.
 
 Kafka's followers fetch, so each keeps its own budget. Here leaders send. The budget of a broker
 that receives is therefore divided evenly between the brokers that lead a throttled move to it, as
@@ -19,6 +21,7 @@ from raftlog.broker.turn import Turn
 from raftlog.metadata.delta import ClusterDelta
 from raftlog.metadata.image import ClusterImage
 from raftlog.metadata.settings.broker_settings import (
+    DIRECTORY_RATE,
     EVERY_BROKER,
     FOLLOWER_RATE,
     LEADER_RATE,
@@ -40,6 +43,8 @@ class Throttles:
 
     turn: Turn
     own: Throttle = attrs.Factory(Throttle)
+    copies: Throttle = attrs.Factory(Throttle)
+    """The budget of copies between log directories."""
     _followers: dict[NodeId, Throttle] = attrs.Factory(dict)
     _groups: dict[GroupId, Throttling] = attrs.Factory(dict)
     _settings: BrokerSettings = attrs.Factory(dict)
@@ -69,6 +74,7 @@ class Throttles:
         self._settings = image.settings
         if resettled:
             self.own.limit(_rate(image.settings, self.turn.node, LEADER_RATE))
+            self.copies.limit(_rate(image.settings, self.turn.node, DIRECTORY_RATE))
         if resettled or delta.moved or delta.configured:
             self._share(image)
         if resettled:

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from raftlog.base.ids import NodeId
+from raftlog.cli.admin.moves import alter_directories
 from raftlog.cli.admin.plan_files import Directories
 from raftlog.cli.output.render import print_table
 from raftlog.client.core.admin_asks import LogDir, describe_log_dirs
+from raftlog.client.core.results import PartitionResult
 from raftlog.client.core.values import TopicPartition
 from raftlog.client.trio_driver import Client
 
@@ -73,6 +75,19 @@ async def directory_states(client: Client, wanted: Directories) -> list[Director
             current, future = lying.get((place, False)), lying.get((place, True))
             found.append(DirectoryState(place, node, path, current, future))
     return found
+
+
+async def take_moves_back(
+    client: Client, found: list[DirectoryState]
+) -> tuple[list[DirectoryState], list[PartitionResult]]:
+    """Leave those replicas where they are that are on their way to the plan's directories: which
+    they are, and the refusals."""
+    moving = [each for each in found if each.state == "moving"]
+    homes: Directories = {}
+    for each in moving:
+        if each.current is not None:
+            homes.setdefault(each.node, {})[each.place] = each.current
+    return moving, await alter_directories(client, homes)
 
 
 def _lying(directories: list[LogDir]) -> Mapping[tuple[TopicPartition, bool], str]:

@@ -36,7 +36,8 @@ def log_dirs_command(
 ) -> None:
     """Show the data directories of brokers: their replicas, sizes in bytes, and the room left.
 
-    A lag is the number of records by which a replica ends behind what is committed.
+    A lag is the number of records by which a replica ends behind what is committed. A replica on
+    its way to another directory is a future one there, and its lag is what is not copied yet.
     """
 
     async def work(client: Client) -> Disks:
@@ -105,12 +106,20 @@ def _print_directories(found: Disks) -> None:
 
 def _print_replicas(found: Disks) -> None:
     rows = [
-        [node, each.place.topic, each.place.partition, each.size_bytes, each.lag_records]
+        [
+            node,
+            each.place.topic,
+            each.place.partition,
+            each.size_bytes,
+            each.lag_records,
+            "future" if each.is_future else "here",
+            directory.path,
+        ]
         for node, directories in found.items()
         for directory in directories
         for each in directory.replicas
     ]
-    print_table(["BROKER", "TOPIC", "PARTITION", "BYTES", "LAG"], rows)
+    print_table(["BROKER", "TOPIC", "PARTITION", "BYTES", "LAG", "STATE", "DIRECTORY"], rows)
 
 
 def _as_json(node: int, directories: Sequence[LogDir]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from raftlog.cli.admin.directory_states import (
     DirectoryState,
     directory_states,
     print_directories,
+    take_moves_back,
 )
 from raftlog.cli.admin.moves import (
     MoveState,
@@ -38,7 +39,7 @@ from raftlog.cli.admin.plan_files import (
     read_topics,
 )
 from raftlog.cli.admin.propose import propose
-from raftlog.cli.admin.throttles import is_throttled, take_away, throttle
+from raftlog.cli.admin.throttles import is_throttled, take_away, throttle, throttle_directories
 from raftlog.cli.connect import with_client
 from raftlog.cli.output.render import (
     DONE_CODE,
@@ -173,6 +174,12 @@ Examples:
     type=click.IntRange(1, LONG_MAX),
     help="Bytes a second at most, at each broker. `verify` takes it away when the plan is done.",
 )
+@click.option(
+    "--log-dirs-throttle",
+    "directory_rate",
+    type=click.IntRange(1, LONG_MAX),
+    help="Bytes a second at most that each broker copies between its log directories.",
+)
 @bootstrap_option()
 @format_option()
 def execute(
@@ -181,6 +188,7 @@ def execute(
     additional: bool,
     rollback_file: Path | None,
     rate: int | None,
+    directory_rate: int | None,
     bootstrap: str,
     form: str,
 ) -> int:
@@ -204,6 +212,8 @@ def execute(
             _save(rollback_file, plan_text(current))
         if rate is not None:
             await throttle(client, plan, current, moving, rate)
+        if directory_rate is not None:
+            await throttle_directories(client, directories, directory_rate)
         refused = await alter_directories(client, directories)
         return current, refused + await alter(client, plan)
 
@@ -223,10 +233,10 @@ def execute(
     if dry_run:
         print("nothing was moved: it was a dry run")
         return DONE_CODE
-    if rate is not None:
-        print(
-            f"throttled to {amount(rate, 'byte')} a second per broker, until `verify` sees its end"
-        )
+    for each, between in ((rate, "brokers"), (directory_rate, "log directories")):
+        if each is not None:
+            told = f"{amount(each, 'byte')} a second per broker"
+            print(f"moves between {between} throttled to {told}, until `verify` sees their end")
     if rollback_file is None:
         print(f"the plan that takes it back: {plan_text(current)}")
     print(f"the move of {amount(len(results) - len(refused), 'partition')} began", flush=True)
@@ -333,7 +343,8 @@ def verify(
                     print(_summary(found), file=sys.stderr, flush=True)
                 await trio.sleep(_LOOK_SECONDS)
         topics = sorted({place.topic for place in plan})
-        gone = not preserve and await _ended_throttles(client, topics)
+        moves = any(each.state == "moving" for each in lying)
+        gone = not (preserve or moves) and await _ended_throttles(client, topics)
         return found, lying, gone
 
     found, lying, gone = with_client(bootstrap, work)
@@ -448,15 +459,20 @@ def cancel(plan_path: Path | None, all_: bool, dry_run: bool, bootstrap: str, fo
     if (plan_path is None) != all_:
         raise click.UsageError("give a plan or --all, and not both")
     plan = read_moves(plan_path) if plan_path is not None else None
+    directories = read_directories(plan_path) if plan_path is not None else {}
 
-    async def work(client: Client) -> tuple[list[TopicPartition], list[PartitionResult]]:
+    async def work(
+        client: Client,
+    ) -> tuple[list[TopicPartition], list[DirectoryState], list[PartitionResult]]:
         moving: Mapping[TopicPartition, Moving] = await client.ask(list_reassignments())
         places = sorted(place for place in moving if plan is None or place in plan)
-        if dry_run or not places:
-            return places, []
-        return places, await alter(client, dict.fromkeys(places))
+        lying = await directory_states(client, directories)
+        if dry_run:
+            return places, [each for each in lying if each.state == "moving"], []
+        within, refused = await take_moves_back(client, lying)
+        return places, within, refused + await alter(client, dict.fromkeys(places))
 
-    places, results = with_client(bootstrap, work)
+    places, within, results = with_client(bootstrap, work)
     # A move may end between the list and the request.
     over = [each.place for each in results if each.error_code == _OVER]
     refused = [each for each in results if each.error_code not in (ErrorCode.NONE, _OVER)]
@@ -467,14 +483,17 @@ def cancel(plan_path: Path | None, all_: bool, dry_run: bool, bootstrap: str, fo
             "dry_run": dry_run,
             "cancelled": [place._asdict() for place in gone],
             "moved_already": [place._asdict() for place in over],
+            "directories": [each.as_json() for each in within],
             "refused": _refused_json(refused),
         }
         print_json(document)
         return FAILED_CODE if refused else DONE_CODE
-    if not places:
+    if not places and not within:
         print("none of these partitions is moving")
     for place in gone:
         print(f"{place}: {'would be taken back' if dry_run else 'taken back'}", flush=True)
+    for each in within:
+        print(f"{each.place}: {'would stay' if dry_run else 'stays'} in {each.current}", flush=True)
     for place in over:
         print(f"{place}: has moved already", flush=True)
     return _print_refused(refused)

@@ -24,6 +24,7 @@ from raftlog.metadata.settings.config_changes import ConfigOperation
 
 _RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _DIRECTORY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+_BROKER_RATES: Final = (*_RATES, _DIRECTORY_RATE)
 _LISTS: Final = (
     "leader.replication.throttled.replicas",
     "follower.replication.throttled.replicas",
@@ -72,15 +73,21 @@ def _listed(replicas: list[str]) -> str:
     return text if len(text) <= CONFIG_VALUE_BYTES_MAX else "*"
 
 
-async def take_away(client: Client, topics: Iterable[str]) -> list[int]:
-    """Remove the throttles of all brokers and of these topics; returns the brokers that were asked.
+async def throttle_directories(client: Client, nodes: Iterable[int], rate: int) -> None:
+    """Bound what each of these brokers copies between its log directories to `rate` bytes a
+    second."""
+    await client.know_brokers()
+    change = Change(_DIRECTORY_RATE, str(rate), ConfigOperation.SET)
+    for node in sorted(nodes):
+        await client.ask(alter_settings(Resource(ResourceKind.BROKER, str(node)), [change]))
 
-    A broker whose replicas move between directories may have a throttle of Kafka's too.
-    """
+
+async def take_away(client: Client, topics: Iterable[str]) -> list[int]:
+    """Remove the throttles of all brokers and of these topics; returns the brokers asked."""
     nodes = sorted(each.broker_id for each in (await known_brokers(client)).brokers)
     await client.know_brokers()
     for node in nodes:
-        gone = [Change(name, None, ConfigOperation.DELETE) for name in (*_RATES, _DIRECTORY_RATE)]
+        gone = [Change(name, None, ConfigOperation.DELETE) for name in _BROKER_RATES]
         await client.ask(alter_settings(Resource(ResourceKind.BROKER, str(node)), gone))
     for topic in topics:
         gone = [Change(name, None, ConfigOperation.DELETE) for name in _LISTS]
@@ -96,7 +103,7 @@ async def is_throttled(client: Client, topics: Iterable[str]) -> bool:
     resources += [Resource(ResourceKind.TOPIC, topic) for topic in topics]
     dynamic = (ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_TOPIC_CONFIG)
     for resource in resources:
-        names = _RATES if resource.kind is ResourceKind.BROKER else _LISTS
+        names = _BROKER_RATES if resource.kind is ResourceKind.BROKER else _LISTS
         found = await client.ask(describe_settings([resource], names=names))
         if any(each.source in dynamic for each in found[resource].values()):
             return True

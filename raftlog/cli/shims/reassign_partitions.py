@@ -12,7 +12,7 @@ from typing import Any, Final, final
 import click
 
 from raftlog.base.errors import OperatingError, RaftlogError
-from raftlog.cli.admin.directory_states import directory_states
+from raftlog.cli.admin.directory_states import directory_states, take_moves_back
 from raftlog.cli.admin.moves import (
     MoveState,
     alter,
@@ -24,6 +24,7 @@ from raftlog.cli.admin.moves import (
     states,
 )
 from raftlog.cli.admin.plan_files import (
+    Directories,
     Moves,
     plan_document,
     plan_text,
@@ -32,7 +33,7 @@ from raftlog.cli.admin.plan_files import (
     read_topics,
 )
 from raftlog.cli.admin.propose import propose
-from raftlog.cli.admin.throttles import take_away, throttle
+from raftlog.cli.admin.throttles import take_away, throttle, throttle_directories
 from raftlog.cli.output.render import DONE_CODE, FAILED_CODE, format_option, print_json
 from raftlog.cli.shims.kafka_shim import (
     ShimCommand,
@@ -56,6 +57,7 @@ _NEEDS: Final = {
     "cancel": ("reassignment_json_file",),
     "list": (),
 }
+_THROTTLES: Final = ("throttle", "directory_rate")
 _VERIFY_LATER: Final = (
     "Warning: You must run --verify periodically, until the reassignment completes, to ensure the "
     "throttle is removed."
@@ -102,7 +104,12 @@ Examples:
 )
 @click.option("--preserve-throttles", is_flag=True, help="Leave throttles as they are.")
 @click.option("--throttle", type=int, help="With --execute: bytes a second per broker.")
-@click.option("--replica-alter-log-dirs-throttle", type=int, help="Not served: refused.")
+@click.option(
+    "--replica-alter-log-dirs-throttle",
+    "directory_rate",
+    type=int,
+    help="With --execute: bytes a second that a broker copies between its log directories.",
+)
 @click.option("--timeout", type=int, help="Taken, and without effect.")
 @format_option()
 def kafka_reassign_partitions(**flags: Any) -> int:
@@ -116,12 +123,6 @@ def kafka_reassign_partitions(**flags: Any) -> int:
     for key in _NEEDS[action]:
         if flags[key] is None:
             usage(f'Missing required argument "[{key.replace("_", "-")}]"')
-    if (rate := flags["replica_alter_log_dirs_throttle"]) is not None and rate >= 0:
-        what = (
-            "a broker copies a replica at full speed, because the replica rests meanwhile; leave "
-            "the flag out, and move a few replicas at a time"
-        )
-        usage(f"--replica-alter-log-dirs-throttle: {what}")
 
     async def work(client: Client) -> int:
         return int(await _ACTS[action](flags, client))
@@ -199,8 +200,7 @@ async def _execute(flags: dict[str, Any], client: Client) -> int:
     if flags["form"] == "text":
         print(f"Current partition replica assignment\n\n{plan_text(current)}\n")
         print("Save this to use as the --reassignment-json-file option during rollback", flush=True)
-    if (rate := flags["throttle"]) is not None and rate >= 0:
-        await _throttle(flags, client, plan, current, moving)
+    await _throttle(flags, client, plan, current, moving, directories)
     same_factor = flags["disallow_replication_factor_change"]
     elsewhere = await alter_directories(client, directories)
     results = elsewhere + await alter(client, plan, factor_may_change=not same_factor)
@@ -214,7 +214,18 @@ async def _execute(flags: dict[str, Any], client: Client) -> int:
     if refused:
         raise _Terse("Error reassigning partition(s):\n" + _lines(refused))
     print(f"Successfully started partition reassignment{_plural(len(plan))} for {_named(plan)}")
+    _tell_directory_moves(
+        f"{place}-{node}" for node, named in directories.items() for place in named
+    )
     return DONE_CODE
+
+
+def _tell_directory_moves(replicas: Iterable[str]) -> None:
+    """The line of Kafka's tool about replicas that move within their broker; none without any."""
+    if named := sorted(replicas):
+        print(
+            f"Successfully started log directory move{_plural(len(named))} for: {','.join(named)}"
+        )
 
 
 async def _throttle(
@@ -223,13 +234,23 @@ async def _throttle(
     plan: Moves,
     current: Moves,
     moving: Mapping[TopicPartition, Moving],
+    directories: Directories,
 ) -> None:
-    rate = flags["throttle"]
-    if flags["form"] == "text":
-        print(_VERIFY_LATER)
-    await throttle(client, plan, current, moving, rate)
-    if flags["form"] == "text":
-        print(f"The inter-broker throttle limit was set to {rate} B/s", flush=True)
+    """Set the throttles that were asked for. A negative rate, Kafka's default, is none."""
+    between, within = ((-1 if flags[key] is None else flags[key]) for key in _THROTTLES)
+    says = print if flags["form"] == "text" else _says_nothing
+    if between >= 0 or within >= 0:
+        says(_VERIFY_LATER)
+    if between >= 0:
+        await throttle(client, plan, current, moving, between)
+        says(f"The inter-broker throttle limit was set to {between} B/s")
+    if within >= 0:
+        await throttle_directories(client, directories, within)
+        says(f"The replica-alter-dir throttle limit was set to {within} B/s")
+
+
+def _says_nothing(text: str) -> None:
+    """With JSON the document says everything."""
 
 
 def _refused(results: Sequence[PartitionResult]) -> dict[TopicPartition, PartitionResult]:
@@ -267,7 +288,8 @@ async def _verify(flags: dict[str, Any], client: Client) -> int:
             print(_state(each))
         for one in lying:
             print(one.as_kafka_says())
-    if not moving and not flags["preserve_throttles"]:
+    is_moving = bool(moving) or any(each.state == "moving" for each in lying)
+    if not is_moving and not flags["preserve_throttles"]:
         await _clear_throttles(flags, client, plan)
     return DONE_CODE
 
@@ -299,9 +321,13 @@ async def _cancel(flags: dict[str, Any], client: Client) -> int:
     moving: dict[TopicPartition, Moving] = await client.ask(list_reassignments(sorted(plan)))
     places = sorted(moving)
     refused = _refused(await alter(client, dict.fromkeys(places))) if places else {}
+    lying = await directory_states(client, read_directories(flags["reassignment_json_file"]))
+    within, elsewhere = await take_moves_back(client, lying)
+    refused |= _refused(elsewhere)
     if flags["form"] == "json":
         gone = [place._asdict() for place in places if place not in refused]
-        print_json({"cancelled": gone, "refused": _told(refused)})
+        told = {"directories": [each.as_json() for each in within]}
+        print_json({"cancelled": gone, "refused": _told(refused), **told})
         return FAILED_CODE if refused else DONE_CODE
     if refused:
         what = f"Error cancelling partition reassignment{_plural(len(refused))} for:"
@@ -311,7 +337,10 @@ async def _cancel(flags: dict[str, Any], client: Client) -> int:
         print(f"{what} {_named(places)}")
     else:
         print("None of the specified partition reassignments are active.")
-    print("None of the specified partition moves are active.")
+    if within:
+        _tell_directory_moves(f"{each.place}-{each.node}" for each in within)
+    else:
+        print("None of the specified partition moves are active.")
     if not flags["preserve_throttles"]:
         await _clear_throttles(flags, client, plan)
     return DONE_CODE

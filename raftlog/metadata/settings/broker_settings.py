@@ -3,7 +3,8 @@
 Most are Kafka's broker-wide defaults of topic settings, under the names of `server.properties`.
 A value for one broker beats the value for every broker, and both beat the broker's file. A topic's
 own setting beats them all. The others (BROKER_ONLY) are about the broker itself:
-the rates of throttled moves. Everything else is read from the file at the start.
+the rates of throttled moves, between brokers and between the log directories of one. Everything
+else is read from the file at the start.
 """
 
 from collections.abc import Iterable, Mapping
@@ -41,6 +42,7 @@ DYNAMIC: Final[Mapping[str, TopicConfig]] = {
 the first of several names counts (`log.retention.ms`, and not `.hours`)."""
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+DIRECTORY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 BROKER_ONLY: Final[Mapping[str, TopicConfig]] = {
     name: TopicConfig(
         name=name,
@@ -59,6 +61,11 @@ BROKER_ONLY: Final[Mapping[str, TopicConfig]] = {
             LEADER_RATE,
             "bytes a second that this broker sends to replicas that move, of topics whose "
             "leader.replication.throttled.replicas names it",
+        ),
+        (
+            DIRECTORY_RATE,
+            "bytes a second that this broker copies of replicas that move between its log "
+            "directories",
         ),
     )
 }

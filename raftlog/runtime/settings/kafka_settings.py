@@ -317,6 +317,7 @@ GROUPS: Final = (
         {
             "follower.replication.throttled.rate": ("int", "9223372036854775807"),
             "leader.replication.throttled.rate": ("int", "9223372036854775807"),
+            "replica.alter.log.dirs.io.max.bytes.per.second": ("int", "9223372036854775807"),
         },
     ),
     KafkaSettings(
@@ -329,7 +330,6 @@ GROUPS: Final = (
             "controller.quota.window.size.seconds": ("int", "1"),
             "quota.window.num": ("int", "11"),
             "quota.window.size.seconds": ("int", "1"),
-            "replica.alter.log.dirs.io.max.bytes.per.second": ("int", "9223372036854775807"),
             "replication.quota.window.num": ("int", "11"),
             "replication.quota.window.size.seconds": ("int", "1"),
         },

@@ -1,11 +1,23 @@
 """Moves a replica between two log directories of its broker; a crash at any step loses nothing.
 
-1. The broker stops the replica; its writer closes the files.
-2. `copy_replica` makes the new directory, with a file named `moving` in it, and copies and syncs
-   every file. Until the next step the old directory counts.
-3. One frame of the store registers the replica under its new path, with its term, vote and mark
+1. `begin_copy` makes the new directory, with a file named `moving` in it.
+2. `copy_stretch` copies, and syncs, the next bytes of a segment while the replica serves. It may
+   copy what is durable: a segment file grows, and no byte of it is ever written twice.
+3. The broker stops the replica; its writer closes the files. `finish_copy` makes the new directory
+   equal to the old one: it copies what is missing, and removes what went meanwhile. Until the next
+   step the old directory counts.
+4. One frame of the store registers the replica under its new path, with its term, vote and mark
    (`StoreImage.relocate`). A frame is durable whole or not at all: this is the switch.
-4. `end_move` deletes the old directory, then the file `moving`.
+5. `end_move` deletes the old directory, then the file `moving`.
+
+Files may change while they are copied:
+
+* Retention and truncation remove whole files, and `finish_copy` removes their copies. A name is
+  never used twice, so a copy is never one of another file.
+* A truncation into a segment leaves its bytes; a younger file's header says that they are void.
+* A repair begins a new file. Only a boot of the replica shortens a file, behind what is durable.
+* Index files, states before a segment and the `head` file may be written again. `finish_copy`
+  compares them, byte for byte.
 
 A crash leaves the replica in two directories. The registration says which counts. The file
 `moving`, in either, says that the other is the remains of a move, which `settle_moves` deletes at
@@ -13,7 +25,8 @@ the next boot. Without that file nothing explains the second one, and the broker
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple, final
 
 from raftlog.base.errors import CorruptData, OperatingError
 from raftlog.base.ports import Disk, DiskFile
@@ -28,12 +41,31 @@ MOVING_FILE: Final = "moving"
 _COPY_BYTES: Final = 1 * MIB
 
 
-def copy_replica(disk: Disk, old: str, new: str) -> int:
-    """Job: copy a stopped replica, durably; returns the number of bytes.
+@final
+class StretchToCopy(NamedTuple):
+    """The next bytes of a segment, from `position` on, `bytes_max` at most. With `beside` the
+    segment is closed: once it is copied whole, so are these files beside it, as far as they are
+    there."""
 
-    It first removes the remains of an earlier attempt at `new`. Raises `DiskError`. The old
-    directory is never changed.
-    """
+    old: str
+    new: str
+    name: str
+    position: int
+    bytes_max: int
+    beside: tuple[str, ...] = ()
+
+
+@final
+class StretchCopied(NamedTuple):
+    """So many bytes were copied, durably. `whole`: to the end of the file, as it was then."""
+
+    byte_count: int
+    whole: bool
+
+
+def begin_copy(disk: Disk, new: str) -> None:
+    """Job: make the directory of the copy, durably; files of an earlier attempt go first. Raises
+    `DiskError`."""
     delete_replica(disk, new)
     disk.make_dir(new)
     # This comes before any other file: a copy without it could be taken for an operator's.
@@ -41,28 +73,99 @@ def copy_replica(disk: Disk, old: str, new: str) -> int:
     groups = parent_of(new)
     disk.sync_dir(groups)
     disk.sync_dir(parent_of(groups))
-    copied = 0
-    for name in disk.list(old):
-        if name != MOVING_FILE and not name.endswith(TEMPORARY_SUFFIX):
-            copied += _copy_file(disk, f"{old}/{name}", f"{new}/{name}")
-    disk.sync_dir(new)
-    return copied
 
 
-def _copy_file(disk: Disk, old: str, new: str) -> int:
-    with opened(disk, old) as source, opened(disk, new, create=True, write=True) as target:
+def copy_stretch(disk: Disk, order: StretchToCopy) -> StretchCopied | None:
+    """Job: copy a stretch of a segment, durably; None when the segment was removed meanwhile.
+    Raises `DiskError`, or `CorruptData` when the copy is not what was copied before."""
+    old = f"{order.old}/{order.name}"
+    if not disk.exists(old):
+        return None
+    with opened(disk, old) as source:
         size = source.size()
-        _copy_bytes(source, target, size, old)
-        target.sync()
+        end = min(size, order.position + order.bytes_max)
+        _extend(disk, source, f"{order.new}/{order.name}", order.position, end)
+    whole = end == size
+    for name in order.beside if whole else ():
+        if disk.exists(f"{order.old}/{name}"):
+            _copy_file(disk, f"{order.old}/{name}", f"{order.new}/{name}")
+    return StretchCopied(end - order.position, whole)
+
+
+def finish_copy(disk: Disk, old: str, new: str, copied: tuple[tuple[str, int], ...]) -> int:
+    """Job: make the copy of a replica that is stopped equal to it, durably; how many bytes it has.
+
+    `copied` names the segments of which so many bytes were copied before. All other files are
+    compared, and copied where they differ. Raises `DiskError`, or `CorruptData`; the old directory
+    is never changed.
+    """
+    known = dict(copied)
+    wanted = [
+        name
+        for name in disk.list(old)
+        if name != MOVING_FILE and not name.endswith(TEMPORARY_SUFFIX)
+    ]
+    _remove_others(disk, new, wanted)
+    total = 0
+    for name in wanted:
+        copy = _copy_file if name not in known else partial(_copy_rest, position=known[name])
+        total += copy(disk, f"{old}/{name}", f"{new}/{name}")
+    disk.sync_dir(new)
+    return total
+
+
+def _remove_others(disk: Disk, new: str, wanted: Sequence[str]) -> None:
+    """Remove the copies of files that the replica does not have any more."""
+    for name in disk.list(new):
+        if name != MOVING_FILE and name not in wanted:
+            probe("copy-of-a-removed-file-goes")
+            disk.remove(f"{new}/{name}")
+
+
+def _copy_rest(disk: Disk, old: str, new: str, position: int) -> int:
+    with opened(disk, old) as source:
+        size = source.size()
+        _extend(disk, source, new, position, size)
     return size
 
 
-def _copy_bytes(source: DiskFile, target: DiskFile, size: int, path: str) -> None:
-    position = 0
-    while position < size:
-        piece = source.read_at(position, min(_COPY_BYTES, size - position))
+def _extend(disk: Disk, source: DiskFile, new: str, position: int, end: int) -> None:
+    """Copy the bytes from `position` to `end` behind those that the copy has, and sync it."""
+    if position == 0:
+        remove_if_there(disk, new)
+    with opened(disk, new, create=position == 0, write=True) as target:
+        if target.size() != position or end < position:
+            what = f"{target.size()} bytes lie in a copy of {position}, the segment has {end}"
+            raise CorruptData(what, on=new)
+        if position == 0 or position < end:
+            _copy_bytes(source, target, position, end, new)
+            target.sync()
+
+
+def _copy_file(disk: Disk, old: str, new: str) -> int:
+    """Copy a whole file, unless its copy has the same bytes."""
+    with opened(disk, old) as source:
+        size = source.size()
+        if not _is_same(disk, source, size, new):
+            _extend(disk, source, new, 0, size)
+    return size
+
+
+def _is_same(disk: Disk, source: DiskFile, size: int, new: str) -> bool:
+    if not disk.exists(new):
+        return False
+    with opened(disk, new) as target:
+        return target.size() == size and all(
+            source.read_at(at, _COPY_BYTES) == target.read_at(at, _COPY_BYTES)
+            for at in range(0, size, _COPY_BYTES)
+        )
+
+
+def _copy_bytes(source: DiskFile, target: DiskFile, position: int, end: int, path: str) -> None:
+    while position < end:
+        piece = source.read_at(position, min(_COPY_BYTES, end - position))
         if not piece:
-            raise CorruptData(f"the file ends at byte {position} of {size}", on=path)
+            raise CorruptData(f"the file ends at byte {position} of {end}", on=path)
         target.write_at(position, [piece])
         position += len(piece)
 

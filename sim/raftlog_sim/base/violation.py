@@ -78,6 +78,7 @@ NAMES: Final = (
     "damaged-rightly",
     "lost-rightly",
     "recovered-exactly",
+    "copied-exactly",
     "registered-first",
     "one-cluster",
     "failed-write-is-the-end",

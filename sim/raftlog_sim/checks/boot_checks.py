@@ -28,6 +28,7 @@ from raftlog.storage.replica import AWAY_SUFFIX, ReplicaSpec
 from raftlog.storage.segments.live_files import LiveFile, find_live_files
 from raftlog.storage.segments.segment import before_header
 from raftlog.storage.segments.walk import Walk, segment_start
+from raftlog_sim.checks import copy_checks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -72,8 +73,11 @@ class BootChecks:
         except RaftlogError:
             return None
 
-    def after(self, job: Job | Read, there: Prefix | None, done: Event) -> None:
-        """Judge the replica that the job recovered against the prefix from `before`."""
+    def after(self, node: "SimNode", job: Job | Read, there: Prefix | None, done: Event) -> None:
+        """Judge the replica that the job recovered against the prefix from `before`, or the copy
+        that it finished."""
+        if not self.is_excused(node):
+            self.judge(copy_checks.after_job(node, job, done))
         if there is None or isinstance(job, Read) or not isinstance(done, JobDone):
             return
         value = done.value

@@ -98,6 +98,7 @@ class HearingChecks:
                     message.sender, message.term, context.now, node.boots, session
                 )
         yield from self.paces.after_turn(node, effects)
+        yield from self.paces.copied(node, events, effects)
         yield from self.lives.after_turn(node, events)
 
     def _tells(self, leader: PartitionReplica | None, message: TimeoutNow) -> None:

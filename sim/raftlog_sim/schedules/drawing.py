@@ -36,6 +36,7 @@ def draw_schedule(options: SimOptions) -> Schedule:
         steps += drawing_admin.controllers_come_and_go(options)
         steps += drawing_admin.moves_are_interrupted(options)
         steps += drawing_admin.directories_are_used(options)
+        steps += drawing_admin.copies_are_throttled(options)
         steps += _questions(options)
     return Schedule(options, tuple(each for each in steps if each.at_ms < options.safety_ms))
 

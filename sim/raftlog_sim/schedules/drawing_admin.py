@@ -70,6 +70,17 @@ def moves_are_interrupted(options: SimOptions) -> Iterator[Step]:
         at_ms += stream.between(100, 1_500)
 
 
+def copies_are_throttled(options: SimOptions) -> Iterator[Step]:
+    """Where brokers have several log directories, in half of the seeds moves are throttled for a
+    while: a copy then lasts, and what it copied is appended to, truncated and removed meanwhile."""
+    stream = Stream(options.seed, "schedule/copies")
+    on, at_ms = stream.chance(1, 2), stream.between(20, 600)
+    while on and options.directories and at_ms < options.safety_ms:
+        rate, lasts_ms = _RATES[stream.below(len(_RATES))], stream.between(100, 1_500)
+        yield step(at_ms, "throttle", lasts_ms, rate=rate)
+        at_ms += lasts_ms + stream.between(50, 1_000)
+
+
 def directories_are_used(options: SimOptions) -> Iterator[Step]:
     """Where brokers have several log directories, replicas move between them now and then.
 

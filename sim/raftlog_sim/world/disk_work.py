@@ -168,7 +168,7 @@ def _perform_job(node: SimNode, boot: Boot) -> None:
         node.halted()
         return
     if checks is not None:
-        checks.after(job, there, done)
+        checks.after(node, job, there, done)
     node.deliver(done)
     boot.working = False
     if boot.jobs:

@@ -126,7 +126,7 @@ class JobChecks(Protocol):
         """Returns the state before the job, for `after`."""
         ...
 
-    def after(self, job: e.Job | e.Read, there: Any, done: e.Event) -> None:
+    def after(self, node: SimNode, job: e.Job | e.Read, there: Any, done: e.Event) -> None:
         """Check the state after the job against the state before it."""
         ...
 

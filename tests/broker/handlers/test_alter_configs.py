@@ -146,8 +146,8 @@ def test_a_resource_that_is_named_twice_is_refused(one):
 
 
 def test_a_broker_that_has_no_dynamic_setting_has_none_to_take_away(one):
-    """Kafka's reassignment tool takes the throttles away when a move has ended."""
-    rate = "replica.alter.log.dirs.io.max.bytes.per.second"
+    """Kafka's tools take dynamic settings away without asking whether there are any."""
+    rate = "num.io.threads"
     for name in ("1", ""):
         assert alter(one, resource(name, (rate, DELETE, None), kind=BROKER))[0].error_code == 0
         assert alter(one, resource(name, (rate, SET, "1"), kind=BROKER))[0].error_code == 42

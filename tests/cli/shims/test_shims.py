@@ -226,9 +226,6 @@ def test_moves_that_are_refused_in_kafkas_words(tool, on_cluster, file):
     assert (unknown.code, unknown.out) == (1, "Error: Unknown broker id 9\n")
     nowhere = tool(*execute, file(moves(("nowhere", 0, [1]))))
     assert (nowhere.code, "Topic nowhere not found." in nowhere.out) == (1, True)
-    directories = ("--replica-alter-log-dirs-throttle", "1000")
-    throttled = tool(*execute, file(moves(("firm-place", 0, [1]))), *directories)
-    assert (throttled.code, "leave the flag out, and move a few" in throttled.err) == (1, True)
     for flags in ((), ("--list", "--verify"), ("--verify",), ("--generate",)):
         assert tool("kafka-reassign-partitions", *flags).code == 1
 
