@@ -92,8 +92,8 @@ class DirectoryMoves:
         self._begin_next()
 
     def progress(self, group: GroupId) -> tuple[int, Offset] | None:
-        """Of a replica that is being copied: the bytes that were copied, and the offset below which
-        all records were."""
+        """How far the copy of a replica is: its bytes, and the offset below which it has all
+        records. None when the replica is not being copied."""
         running = self._running
         if running is None or running.group != group or running.copy is None or running.taken_back:
             return None

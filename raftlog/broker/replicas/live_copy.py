@@ -105,7 +105,7 @@ class LiveCopy:
 
     @property
     def copied(self) -> tuple[tuple[str, int], ...]:
-        """What `finish_copy` needs to know."""
+        """The segments, each with the bytes that were copied, for `finish_copy`."""
         return tuple(self._copied.items())
 
     def _prepared(self, value: object) -> None:

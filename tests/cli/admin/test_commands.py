@@ -194,7 +194,7 @@ def test_a_move_that_ended_meanwhile_is_not_an_error(raftlog, monkeypatch):
     """Regression: `cancel --all` failed when a move ended between its list and its request."""
     places = [TopicPartition("t", number) for number in range(2)]
     over = PartitionResult(places[1], ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "not reassigned")
-    told = (places, [PartitionResult(places[0]), over])
+    told = (places, [], [PartitionResult(places[0]), over])
     monkeypatch.setattr(reassign, "with_client", lambda *_: told)
     ran = raftlog("reassign", "cancel", "--all")
     assert (ran.code, ran.out, ran.err) == (0, "t-0: taken back\nt-1: has moved already\n", "")
@@ -205,6 +205,7 @@ def test_a_move_that_ended_meanwhile_is_not_an_error(raftlog, monkeypatch):
         "dry_run": False,
         "cancelled": [{"topic": "t", "partition": 0}],
         "moved_already": [{"topic": "t", "partition": 1}],
+        "directories": [],
         "refused": [],
     }
 

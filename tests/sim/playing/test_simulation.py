@@ -30,6 +30,7 @@ SELDOM |= {"kept-by-age", "kept-by-size"}  # where clocks let something go
 SELDOM |= {"group-fences", "group-skips-nothing"}  # impostors, and logs that lose nothing
 SELDOM |= {"rot-found", "moves-paced"}  # rot that a scrubber can find, and throttled moves
 SELDOM |= {"directories-apart", "controllers-wanted"}  # broken disks, and changes of controllers
+SELDOM |= {"copied-exactly"}  # replicas that move between directories
 SELDOM |= {"group-static-stays"}  # static members
 UNMOVED = {"membership-steps", "one-change-at-a-time", "linearizable-read"}
 """The invariants that runs without moves, and topics that do not ask for such reads, never

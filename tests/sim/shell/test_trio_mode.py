@@ -67,6 +67,7 @@ def test_a_calm_seed_passes_and_streams_were_judged():
         "removed-rightly",
         "same-after-reboot",
         "kept-across-lives",
+        "copied-exactly",
         "recovered-exactly",  # a heap of events looks at jobs
         "failed-write-is-the-end",
         "offsets-told",
