@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftlog.cli.consume import Start, parse_start
+from raftlog.cli.consume import StartAt, parse_start
 from raftlog.cli.output.record_format import compile_format, record_as_json
 from raftlog.cli.produce import Manner, _unescaped
 from raftlog.client.core.asks import EARLIEST, LATEST
@@ -65,11 +65,11 @@ def test_json_keeps_bytes_that_are_no_text():
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("beginning", Start("timestamp", EARLIEST)),
-        ("end", Start("timestamp", LATEST)),
-        ("17", Start("offset", 17)),
-        ("-5", Start("tail", 5)),
-        ("s@1700000000000", Start("timestamp", 1700000000000)),
+        ("beginning", StartAt("timestamp", EARLIEST)),
+        ("end", StartAt("timestamp", LATEST)),
+        ("17", StartAt("offset", 17)),
+        ("-5", StartAt("tail", 5)),
+        ("s@1700000000000", StartAt("timestamp", 1700000000000)),
     ],
 )
 def test_where_to_begin(text, wanted):
