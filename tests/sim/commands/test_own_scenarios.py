@@ -144,7 +144,7 @@ def test_what_is_no_scenario_file_is_refused(tmp_path, capsys):
         assert what in said.err, name
         assert str(tmp_path / name) in said.err, name
     assert play(capsys, "nobody")[0] == 64
-    assert "No such file" in play(capsys, "../../x")[1].err  # it can be a file only
+    assert "No such file" in play(capsys, "../../no-such-file")[1].err  # it can be a file only
     assert play(capsys, many, "--junit", tmp_path / "gone" / "x.xml")[0] == 64
 
 
