@@ -76,7 +76,14 @@ def test_a_process_imports_the_mutant_and_the_sample_can_be_drawn(tmp_path):
     source = (ROOT / path).read_text()
     told = tmp_path / "mutant.json"
     told.write_text(
-        json.dumps({"module": "raftlog.raft.quorum", "path": path, "source": source + "MARK = 7\n"})
+        json.dumps(
+            {
+                "module": "raftlog.raft.quorum",
+                "path": path,
+                "source": source + "MARK = 7\n",
+                "cpu_seconds": 300,
+            }
+        )
     )
     program = "import mutation.hook; from raftlog.raft import quorum; print(quorum.MARK)"
     environment = {"RAFTLOG_MADE_MUTANT": str(told), "PYTHONPATH": f"{ROOT / 'scripts'}:{ROOT}"}
