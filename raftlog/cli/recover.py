@@ -11,9 +11,8 @@ from raftlog.base.errors import OperatingError
 from raftlog.base.ids import NodeId
 from raftlog.cli.output.render import FAILED_CODE, format_option, print_json, print_table
 from raftlog.runtime.disks.log_dirs import hold_lock
-from raftlog.runtime.real_ports import PosixDisk, SystemClock, make_data_directory
-from raftlog.runtime.recluster import Reclustering, recluster
-from raftlog.runtime.recover import (
+from raftlog.runtime.offline.recluster import Reclustering, recluster
+from raftlog.runtime.offline.recover import (
     FORCED,
     KEPT,
     LOST,
@@ -22,7 +21,8 @@ from raftlog.runtime.recover import (
     Recovery,
     recover_directory,
 )
-from raftlog.runtime.renewal import Renewal, renew_spent
+from raftlog.runtime.offline.renewal import Renewal, renew_spent
+from raftlog.runtime.real_ports import PosixDisk, SystemClock, make_data_directory
 from raftlog.storage.directories.data_dir import is_formatted, read_identity
 
 

@@ -8,7 +8,7 @@ from raftlog.base.ids import DirectoryId, IoId, NodeId
 from raftlog.base.units import WallMillis
 from raftlog.records.batch import read_header, split
 from raftlog.records.record import records_of
-from raftlog.runtime.recover import FORCED, KEPT, recover_directory
+from raftlog.runtime.offline.recover import FORCED, KEPT, recover_directory
 from raftlog.storage.directories.data_dir import peek_directory
 from raftlog.storage.directories.log_directories import LogDirectories, open_further
 from raftlog.storage.directories.store import StoreImage

@@ -9,10 +9,10 @@ from raftlog.base.entries import HardState
 from raftlog.base.errors import OperatingError
 from raftlog.base.ids import METADATA_GROUP, TERM_MAX, IoId, Term
 from raftlog.base.units import WallMillis
-from raftlog.runtime.offline import OfflineDirectory
-from raftlog.runtime.offline_cluster import OfflineCluster, by_place
-from raftlog.runtime.recluster import recluster
-from raftlog.runtime.renewal import renew_spent
+from raftlog.runtime.offline.cluster import OfflineCluster, by_place
+from raftlog.runtime.offline.directory import OfflineDirectory
+from raftlog.runtime.offline.recluster import recluster
+from raftlog.runtime.offline.renewal import renew_spent
 from raftlog.storage.directories.data_dir import open_directory, peek_directory
 from raftlog.storage.directories.store_records import hard_state_record
 from raftlog.storage.directories.unfinished import UNFINISHED_FILE

@@ -50,7 +50,8 @@ from raftlog.metadata.rules.topic_names import OFFSETS_TOPIC
 from raftlog.metadata.topic_image import TopicImage
 from raftlog.partition.machine.applied import read_state
 from raftlog.records.builder import RecordBatchBuilder
-from raftlog.runtime.offline import (
+from raftlog.runtime.offline.cluster import OfflineCluster, by_place, most_advanced
+from raftlog.runtime.offline.directory import (
     Copied,
     OfflineDirectory,
     OfflineReplica,
@@ -58,7 +59,6 @@ from raftlog.runtime.offline import (
     append_in_new_term,
     copy_replica,
 )
-from raftlog.runtime.offline_cluster import OfflineCluster, by_place, most_advanced
 from raftlog.storage.directories.unfinished import DONE, WORKING, note, noted, remove_notes
 from raftlog.storage.replica import LogOptions, replica_path
 from raftlog.storage.segments.snapshot import newest_snapshot

@@ -32,7 +32,8 @@ from raftlog.partition.producing.producer_snapshot import write_producers
 from raftlog.partition.producing.producers import ProducerTable
 from raftlog.records.builder import RecordBatchBuilder
 from raftlog.records.chain import chain_start
-from raftlog.runtime.offline import (
+from raftlog.runtime.offline.cluster import OfflineCluster, by_place, most_advanced
+from raftlog.runtime.offline.directory import (
     Copied,
     OfflineDirectory,
     OfflineReplica,
@@ -41,7 +42,6 @@ from raftlog.runtime.offline import (
     copy_as_it_is,
     register,
 )
-from raftlog.runtime.offline_cluster import OfflineCluster, by_place, most_advanced
 from raftlog.storage.directories.data_dir import (
     DirectoryIdentity,
     format_directory,

@@ -54,7 +54,7 @@ from raftlog.records.control import (
     write_membership_body,
 )
 from raftlog.records.record import records_of
-from raftlog.runtime.filling import lost_stretches, rewrite
+from raftlog.runtime.offline.filling import lost_stretches, rewrite
 from raftlog.storage.boot.recovery import (
     RecoveredReplica,
     ReplicaState,

@@ -19,7 +19,7 @@ from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage
 from raftlog.metadata.rules.apply import apply
 from raftlog.raft.quorum import majority
 from raftlog.records.record import records_of
-from raftlog.runtime.offline import OfflineDirectory, OfflineReplica
+from raftlog.runtime.offline.directory import OfflineDirectory, OfflineReplica
 
 DirectoryPlace = tuple[NodeId, DirectoryId]
 
