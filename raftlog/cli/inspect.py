@@ -5,10 +5,8 @@ from typing import Any
 
 import click
 
-from raftlog.base.errors import OperatingError
+from raftlog.cli.data_directory import data_disk
 from raftlog.cli.output.render import FAILED_CODE, format_option, print_json, print_table
-from raftlog.runtime.real_ports import PosixDisk
-from raftlog.storage.directories.data_dir import is_formatted
 from raftlog.storage.inspect import inspect_directory
 
 
@@ -30,13 +28,7 @@ def inspect(directory: Path, verify: bool, form: str) -> int:
     Nothing is written, so it may run beside a broker. Bytes that the broker is writing at the
     moment may then show as a torn tail. Exit code 1 when damage was found.
     """
-    if not directory.is_dir():
-        raise OperatingError("no such directory", on=str(directory))
-    disk = PosixDisk(str(directory))
-    if not is_formatted(disk):
-        raise OperatingError(
-            "not a data directory", on=str(directory), do="name the directory of one broker"
-        )
+    disk = data_disk(directory)
     found: dict[str, Any] = inspect_directory(disk, verify=verify)
     if form == "json":
         print_json(found)

@@ -7,8 +7,8 @@ import attrs
 import click
 
 from raftlog.base.amounts import amount
-from raftlog.base.errors import OperatingError
 from raftlog.base.ids import NodeId
+from raftlog.cli.data_directory import data_disk
 from raftlog.cli.output.render import FAILED_CODE, format_option, print_json, print_table
 from raftlog.runtime.disks.log_dirs import hold_lock
 from raftlog.runtime.offline.recluster import Reclustering, recluster
@@ -23,7 +23,7 @@ from raftlog.runtime.offline.recover import (
 )
 from raftlog.runtime.offline.renewal import Renewal, renew_spent
 from raftlog.runtime.real_ports import PosixDisk, SystemClock, make_data_directory
-from raftlog.storage.directories.data_dir import is_formatted, read_identity
+from raftlog.storage.directories.data_dir import read_identity
 
 
 @click.command(
@@ -126,13 +126,7 @@ def _held(directories: tuple[Path, ...], stack: ExitStack) -> list[PosixDisk]:
     """The data directories, which no broker has open until `stack` is closed."""
     disks = []
     for directory in directories:
-        if not directory.is_dir():
-            raise OperatingError("no such directory", on=str(directory))
-        disk = PosixDisk(str(directory))
-        if not is_formatted(disk):
-            raise OperatingError(
-                "not a data directory", on=str(directory), do="name the directory of one broker"
-            )
+        disk = data_disk(directory)
         hold_lock(str(directory), stack, _STOP_FIRST)
         disks.append(disk)
     return disks

@@ -23,8 +23,8 @@ from raftlog.raft.output import Installed, SnapshotRead
 from raftlog.raft.progress import Progress
 from raftlog.raft.state import FOLLOWER, InstallReceiver, RaftState
 
-SMALLEST_PIECE: Final = 64
-"""Bytes of a piece when a simulator wants a small state to come in several."""
+_SMALL_PIECE_BYTES: Final = 64
+"""The size of a piece when a simulator wants a small state to come in several."""
 
 # --- the leader's side ----------------------------------------------------------------------------
 
@@ -64,7 +64,8 @@ def _send_piece(state: RaftState, follower: Progress) -> None:
     assert sender is not None
     assert sender.position is not None
     start = sender.next_byte
-    size = SMALLEST_PIECE if buggify("small-install-piece") else state.options.install_chunk_bytes
+    small = buggify("small-install-piece")
+    size = _SMALL_PIECE_BYTES if small else state.options.install_chunk_bytes
     piece = memoryview(sender.snapshot)[start : start + size]
     total = len(sender.snapshot)
     sender.sent_at = state.now

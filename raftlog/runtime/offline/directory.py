@@ -13,7 +13,7 @@ import attrs
 from raftlog.base.binary import Buffer
 from raftlog.base.entries import Entry, EntryKind, HardState, Membership
 from raftlog.base.errors import CorruptData, FutureFormat
-from raftlog.base.ids import GroupId, IoId, RaftIndex, ReplicaId, Term
+from raftlog.base.ids import GroupId, IoId, Offset, RaftIndex, ReplicaId, Term
 from raftlog.base.limits import WALK_CHUNK_BYTES
 from raftlog.base.ports import Disk
 from raftlog.base.units import WallMillis
@@ -48,10 +48,12 @@ from raftlog.storage.directories.store_records import (
 from raftlog.storage.ops import StoreRecords, WriteOp
 from raftlog.storage.partition_log import PartitionLog
 from raftlog.storage.replica import LogOptions, Registration, ReplicaSpec
-from raftlog.storage.segments.jobs import read_entries
+from raftlog.storage.segments.cold import EntriesRead
 from raftlog.storage.segments.snapshot import read_snapshot
 from raftlog.storage.write_round import DirectoryWriter
 
+NONE_GIVEN_UP: Final = write_forced_recovery(ForcedRecovery((), RaftIndex(0)))
+"""The body of a forced recovery that gives up no voter."""
 _VERSION_AT: Final = 4
 """Where the version of a partition's state stands, behind four bytes of magic."""
 
@@ -87,19 +89,21 @@ class OfflineReplica(NamedTuple):
         """All entries from `first` on, about a megabyte at a time."""
         log = self.log
         while first <= log.written_index:
-            (order,) = log.plan_entries(first, WALK_CHUNK_BYTES).args
-            read = read_entries(self.directory.disk, order).entries  # type: ignore[arg-type]
-            yield read
-            first = RaftIndex(read[-1].raft_index + 1)
+            read = log.plan_entries(first, WALK_CHUNK_BYTES).run(self.directory.disk)
+            assert isinstance(read, EntriesRead), read
+            yield read.entries
+            first = RaftIndex(read.entries[-1].raft_index + 1)
 
 
 @final
 @attrs.define(eq=False)
 class OfflineDirectory:
-    """The data directory of a broker that is down. `image` is the store as it was found."""
+    """The data directory of a broker that is down. `image` is the store as it was found, `further`
+    the broker's further log directories by prefix."""
 
     disk: Disk
     image: DirectoryImage
+    further: Mapping[str, Disk] = attrs.Factory(dict)
     _writer: DirectoryWriter | None = None
     _rounds: int = 0
 
@@ -113,18 +117,22 @@ class OfflineDirectory:
         registration = self.image.registrations.get(group)
         if registration is None or directory_of(registration.path):
             return None
-        spec = ReplicaSpec(
-            cluster=self.image.identity.cluster,
-            group=group,
-            replica=registration.replica,
-            path=registration.path,
-        )
+        spec = self.spec_of(group, registration)
         mark = self.image.marks.get(group)
         try:
             replica = recover_replica(self.disk, spec, mark, LogOptions())
         except FutureFormat:
             return None
         return OfflineReplica(self, replica) if replica.state is ReplicaState.INTACT else None
+
+    def spec_of(self, group: GroupId, registration: Registration) -> ReplicaSpec:
+        """What the log of a replica in this directory is told of it."""
+        return ReplicaSpec(
+            cluster=self.image.identity.cluster,
+            group=group,
+            replica=registration.replica,
+            path=registration.path,
+        )
 
     def term_of(self, group: GroupId) -> int:
         """The term that the store names, 0 for none."""
@@ -139,7 +147,7 @@ class OfflineDirectory:
 
     def _begin(self, group: GroupId, ops: Sequence[WriteOp]) -> IoId:
         if self._writer is None:
-            self._writer = DirectoryWriter(self.disk)
+            self._writer = DirectoryWriter(self.disk, further=dict(self.further))
         self._rounds += 1
         io_id = IoId(self._rounds)
         result = self._writer.perform(io_id, ops)
@@ -158,7 +166,7 @@ class OfflineDirectory:
             log.persisted(io_id)
         log.set_commit(log.last_index)
         for job in log.take_jobs():
-            job.function(self.disk, *job.args)  # type: ignore[arg-type]
+            job.run(self.disk)
 
     def settle(self, log: PartitionLog, state: HardState | None = None) -> None:
         """Say in the store that all of the log is committed; before that, term and vote."""
@@ -166,6 +174,17 @@ class OfflineDirectory:
         mark = log.mark(log.last_index)
         assert mark is not None, group
         records = [] if state is None else [hard_state_record(group, state)]
+        self.write(group, [StoreRecords([*records, mark_record(mark)])])
+
+    def register(
+        self, registration: Registration, log: PartitionLog, state: HardState | None = None
+    ) -> None:
+        """Let the directory answer for a replica whose log is written, with its term and vote."""
+        group, mark = log.spec.group, log.mark(log.last_index)
+        assert mark is not None, registration
+        records = [register_record(group, registration)]
+        if state is not None:
+            records.append(hard_state_record(group, state))
         self.write(group, [StoreRecords([*records, mark_record(mark)])])
 
     def close(self) -> None:
@@ -178,11 +197,32 @@ class OfflineDirectory:
 # --- extending ------------------------------------------------------------------------------------
 
 
+def control_entry(
+    log: PartitionLog,
+    term: Term,
+    kind: EntryKind,
+    body: bytes,
+    wall_ms: WallMillis,
+    raft_index: RaftIndex | None = None,
+    base_offset: Offset | None = None,
+) -> Entry:
+    """An entry of Raft's own for this log: its next one, or the one at this place."""
+    return build_control_entry(
+        kind,
+        group=log.spec.group,
+        term=term,
+        raft_index=RaftIndex(log.last_index + 1) if raft_index is None else raft_index,
+        base_offset=log.next_offset if base_offset is None else base_offset,
+        timestamp_ms=wall_ms,
+        body=body,
+    )
+
+
 def append_in_new_term(
     log: PartitionLog, term: Term, batches: Iterable[bytes], wall_ms: WallMillis
 ) -> None:
     """Add a forced recovery, which begins `term`, and these batches of records."""
-    log.append([_control(log, term, EntryKind.FORCED_RECOVERY, _NONE_GIVEN_UP, wall_ms)])
+    log.append([control_entry(log, term, EntryKind.FORCED_RECOVERY, NONE_GIVEN_UP, wall_ms)])
     for made in batches:
         batch = bytearray(made)
         patch(batch, log.next_offset, term)
@@ -222,13 +262,13 @@ def copy_replica(
     register it. The files of an earlier attempt at the path go first."""
     log = _founded(source, target, copied, options)
     term = Term(log.last_term + 1)
-    log.append([_control(log, term, EntryKind.FORCED_RECOVERY, _NONE_GIVEN_UP, wall_ms)])
+    log.append([control_entry(log, term, EntryKind.FORCED_RECOVERY, NONE_GIVEN_UP, wall_ms)])
     for entries in source.entries(source.log.first_index):
         for entry in entries:
             log.append(_under_other_ids(log, term, entry))
         target.flush(log)
     target.flush(log)
-    register(target, copied, log)
+    target.register(Registration(copied.replica, copied.path), log)
 
 
 def copy_as_it_is(
@@ -250,32 +290,15 @@ def copy_as_it_is(
         log.append(entries)
         target.flush(log)
     target.flush(log)
-    register(target, copied, log, state)
+    target.register(registration, log, state)
 
 
 def begin_log(target: OfflineDirectory, copied: Copied, options: LogOptions) -> PartitionLog:
     """An empty log with its first voters, in place of what lies at the path."""
-    spec = ReplicaSpec(
-        cluster=target.image.identity.cluster,
-        group=copied.group,
-        replica=copied.replica,
-        path=copied.path,
-    )
+    spec = target.spec_of(copied.group, Registration(copied.replica, copied.path))
     log = create_replica(target.disk, spec, copied.founding, options).log
     assert log is not None, copied
     return log
-
-
-def register(
-    target: OfflineDirectory, copied: Copied, log: PartitionLog, state: HardState | None = None
-) -> None:
-    """Let the directory answer for a replica whose log is written."""
-    mark = log.mark(log.last_index)
-    assert mark is not None, copied
-    records = [register_record(copied.group, Registration(copied.replica, copied.path))]
-    if state is not None:
-        records.append(hard_state_record(copied.group, state))
-    target.write(copied.group, [StoreRecords([*records, mark_record(mark)])])
 
 
 def _founded(
@@ -320,33 +343,18 @@ def _under_other_ids(log: PartitionLog, term: Term, entry: Entry) -> list[Entry]
     told = parse_control_entry(entry.batch, CorruptData, log.spec.path)
     wall_ms = WallMillis(read_header(entry.batch).max_timestamp)
     if entry.kind is EntryKind.LOG_START:
-        return [_control(log, term, EntryKind.LOG_START, told.body, wall_ms)]
+        return [control_entry(log, term, EntryKind.LOG_START, told.body, wall_ms)]
     cut_off = _CUT_OFFS.get(entry.kind)
     if cut_off is None or cut_off(told.body) < 0:
         return []
     body = write_marker(Marker(cut_off(told.body), b""))
-    return [_control(log, term, EntryKind.MARKER, body, wall_ms)]
+    return [control_entry(log, term, EntryKind.MARKER, body, wall_ms)]
 
 
 def _records(log: PartitionLog, batch: bytes) -> Entry:
     return entry_of(RaftIndex(log.last_index + 1), batch, CorruptData, log.spec.path)
 
 
-def _control(
-    log: PartitionLog, term: Term, kind: EntryKind, body: bytes, wall_ms: WallMillis
-) -> Entry:
-    return build_control_entry(
-        kind,
-        group=log.spec.group,
-        term=term,
-        raft_index=RaftIndex(log.last_index + 1),
-        base_offset=log.next_offset,
-        timestamp_ms=wall_ms,
-        body=body,
-    )
-
-
-_NONE_GIVEN_UP: Final = write_forced_recovery(ForcedRecovery((), RaftIndex(0)))
 _CUT_OFFS: Final[Mapping[EntryKind, Callable[[bytes], WallMillis]]] = {
     EntryKind.TERM_START: lambda body: read_term_start(body).producers_expire_before_ms,
     EntryKind.MARKER: lambda body: read_marker(body).producers_expire_before_ms,

@@ -35,13 +35,11 @@ from raftlog.records.batch import (
 )
 from raftlog.records.chain import chain_next
 from raftlog.records.control import (
-    ForcedRecovery,
     Marker,
-    build_control_entry,
-    write_forced_recovery,
     write_log_start,
     write_marker,
 )
+from raftlog.runtime.offline.directory import NONE_GIVEN_UP, control_entry
 from raftlog.storage.boot.recovery import create_replica
 from raftlog.storage.files import opened, read_whole
 from raftlog.storage.partition_log import PartitionLog
@@ -56,7 +54,6 @@ _NO_TIME: Final = WallMillis(-1)
 _DELTA_MAX: Final = 2**31 - 1
 _FLUSH_BYTES: Final = 1 << 20
 _NO_CUT_OFF: Final = write_marker(Marker(_NO_TIME, b""))
-_NOBODY_LOST: Final = write_forced_recovery(ForcedRecovery((), RaftIndex(0)))
 
 
 class LostStretch(NamedTuple):
@@ -98,7 +95,13 @@ def rewrite(
             pending = 0
     start = max((segment.header.log_start for segment in old.segments), default=Offset(0))
     if old.gaps and start > 0:  # the marker that says so may be among what is lost
-        log.append([_control(log, log.last_term, EntryKind.LOG_START, write_log_start(start))])
+        log.append(
+            [
+                control_entry(
+                    log, log.last_term, EntryKind.LOG_START, write_log_start(start), _NO_TIME
+                )
+            ]
+        )
     flush(log)
     return log
 
@@ -233,7 +236,7 @@ def _fillers(log: PartitionLog, lost: LostStretch) -> list[Entry]:
     offset, width = before.offset, after.offset - before.offset
     for index in range(before.raft_index, after.raft_index):
         if not entries and after.term != log.last_term:
-            kind, body = EntryKind.FORCED_RECOVERY, _NOBODY_LOST
+            kind, body = EntryKind.FORCED_RECOVERY, NONE_GIVEN_UP
         elif width > 0:
             step = min(width, _DELTA_MAX)
             batch = _empty_batch(offset, after.term, step)
@@ -242,7 +245,9 @@ def _fillers(log: PartitionLog, lost: LostStretch) -> list[Entry]:
             continue
         else:
             kind, body = EntryKind.MARKER, _NO_CUT_OFF
-        entries.append(_control(log, after.term, kind, body, RaftIndex(index), offset))
+        entries.append(
+            control_entry(log, after.term, kind, body, _NO_TIME, RaftIndex(index), offset)
+        )
     if width > 0:
         raise CorruptData("the lost entries cannot have taken these offsets", on=log.spec.path)
     return entries
@@ -257,22 +262,3 @@ def _empty_batch(offset: Offset, term: Term, width: int) -> bytes:
     )  # fmt: skip
     batch[17:CRC_FROM] = crc32c(memoryview(batch)[CRC_FROM:]).to_bytes(4, "big")
     return bytes(batch)
-
-
-def _control(
-    log: PartitionLog,
-    term: Term,
-    kind: EntryKind,
-    body: bytes,
-    index: RaftIndex | None = None,
-    offset: Offset | None = None,
-) -> Entry:
-    return build_control_entry(
-        kind,
-        group=log.spec.group,
-        term=term,
-        raft_index=RaftIndex(log.last_index + 1) if index is None else index,
-        base_offset=log.next_offset if offset is None else offset,
-        timestamp_ms=_NO_TIME,
-        body=body,
-    )

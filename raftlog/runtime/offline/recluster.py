@@ -40,7 +40,6 @@ from raftlog.runtime.offline.directory import (
     append_in_new_term,
     begin_log,
     copy_as_it_is,
-    register,
 )
 from raftlog.storage.directories.data_dir import (
     DirectoryIdentity,
@@ -238,4 +237,4 @@ def _write_metadata(
     builder.append(encode_proposal(Proposal(Term(0), 0, command)), timestamp_ms=wall_ms)
     append_in_new_term(log, Term(_FIRST_TERM + 1), [builder.build()], wall_ms)
     target.flush(log)
-    register(target, copied, log)
+    target.register(registration, log)

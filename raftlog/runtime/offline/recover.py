@@ -21,7 +21,6 @@ never had are lost; entries that it had and the group had not committed count fr
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Final, final
 
 import attrs
@@ -33,27 +32,22 @@ from raftlog.base.ids import (
     TERM_MAX,
     DirectoryId,
     GroupId,
-    IoId,
     NodeId,
     RaftIndex,
     Term,
 )
-from raftlog.base.limits import WALK_CHUNK_BYTES
 from raftlog.base.ports import Disk
 from raftlog.base.units import WallMillis
-from raftlog.metadata.command_codec import decode_proposal
-from raftlog.metadata.commands import SnapshotImage
 from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage
-from raftlog.metadata.rules.apply import apply
 from raftlog.partition.producing.producer_snapshot import check_producers
 from raftlog.raft.quorum import majority
 from raftlog.records.control import (
     ForcedRecovery,
-    build_control_entry,
     write_forced_recovery,
     write_membership_body,
 )
-from raftlog.records.record import records_of
+from raftlog.runtime.offline.cluster import image_of
+from raftlog.runtime.offline.directory import OfflineDirectory, OfflineReplica, control_entry
 from raftlog.runtime.offline.filling import lost_stretches, rewrite
 from raftlog.storage.boot.recovery import (
     RecoveredReplica,
@@ -70,15 +64,10 @@ from raftlog.storage.directories.log_directories import (
 )
 from raftlog.storage.directories.store_records import (
     hard_state_record,
-    mark_record,
-    register_record,
 )
 from raftlog.storage.directories.unfinished import refuse_unfinished
-from raftlog.storage.ops import StoreRecords, WriteOp
-from raftlog.storage.partition_log import PartitionLog
+from raftlog.storage.ops import StoreRecords
 from raftlog.storage.replica import LogOptions, Mark, Registration, ReplicaSpec
-from raftlog.storage.segments.jobs import read_entries
-from raftlog.storage.write_round import DirectoryWriter
 
 _FILLED: Final = "-filled"
 """Ends the path of a log that was written once more, until it is at the replica's own path."""
@@ -155,7 +144,7 @@ def recover_directory(
             on="--lost",
             do="name the nodes whose disks are gone, not the one that is left",
         )
-    work = _Work(disk, disks, image, lost, wall_ms)
+    work = _Work(OfflineDirectory(disk, image, disks), lost, wall_ms)
     found = [work.look(group) for group in sorted(image.registrations)]
     if carry_out:
         work.force([each.group for each in found if each.action == FORCED])
@@ -194,24 +183,18 @@ def _further_disks(image: DirectoryImage, further: Sequence[Disk]) -> dict[str, 
 @final
 @attrs.define(eq=False)
 class _Work:
-    disk: Disk
-    further: dict[str, Disk]
-    image: DirectoryImage
+    directory: OfflineDirectory
     lost: frozenset[NodeId]
     wall_ms: WallMillis
     _opened: dict[GroupId, RecoveredReplica] = attrs.Factory(dict)
     _cluster: ClusterImage | None = None
-    _rounds: int = 0
 
     def look(self, group: GroupId) -> GroupFound:
         """Return the state of this group's replica, and the action that it needs."""
-        registration = self.image.registrations[group]
+        registration = self.directory.image.registrations[group]
         name, path = self._name(group), registration.path
-        spec = ReplicaSpec(
-            cluster=self.image.identity.cluster,
-            group=group,
-            replica=registration.replica,
-            path=path,
+        spec = attrs.evolve(
+            self.directory.spec_of(group, registration),
             check_state=check_producers if group == METADATA_GROUP else _any_state,
         )
         try:
@@ -226,7 +209,7 @@ class _Work:
         action, why = self._action(group, replica, membership)
         committed = log.offset_at(replica.commit_hint)
         damaged = action == FORCED and replica.claimed is not None
-        stretches = lost_stretches(self.disk, log) if log.gaps else []
+        stretches = lost_stretches(self.directory.disk, log) if log.gaps else []
         return GroupFound(
             group=group,
             name=name,
@@ -245,18 +228,22 @@ class _Work:
         """The replica as its files are. A sole one is read whole. If it is damaged, it is opened
         with its gaps, for the records behind them can be kept. Not so where records build on each
         other, as in group 0 and in internal topics."""
-        mark = self.image.marks.get(spec.group)
-        replica = recover_replica(self.disk, spec, mark, LogOptions())
+        mark = self.directory.image.marks.get(spec.group)
+        replica = recover_replica(self.directory.disk, spec, mark, LogOptions())
         if not (replica.log is not None and replica.memberships[-1][1].decides_alone):
             return replica
         # No index file vouches for a segment here: this is the last look at a sole replica.
-        replica = recover_replica(self.disk, spec, mark, LogOptions(), trust_indexes=False)
+        replica = recover_replica(
+            self.directory.disk, spec, mark, LogOptions(), trust_indexes=False
+        )
         place = self.cluster.places.get(spec.group)
         single = place is not None and not self.cluster.topics[place[0]].internal
         if replica.state is not ReplicaState.DAMAGED or not single:
             return replica
         spec = attrs.evolve(spec, serves_gaps=True)
-        with_gaps = recover_replica(self.disk, spec, mark, LogOptions(), trust_indexes=False)
+        with_gaps = recover_replica(
+            self.directory.disk, spec, mark, LogOptions(), trust_indexes=False
+        )
         whole = with_gaps.state is ReplicaState.INTACT and with_gaps.log is not None
         alone = whole and not with_gaps.memberships[-1][1].learners
         return with_gaps if alone else replica
@@ -264,7 +251,7 @@ class _Work:
     def _action(
         self, group: GroupId, replica: RecoveredReplica, membership: Membership
     ) -> tuple[str, str]:
-        me = self.image.registrations[group].replica
+        me = self.directory.image.registrations[group].replica
         if me not in membership.everyone():
             return KEPT, "this replica is none of the group any more"
         alone = membership.decides_alone and me in membership.voters
@@ -285,7 +272,7 @@ class _Work:
         )
 
     def _next_term(self, group: GroupId, replica: RecoveredReplica) -> int:
-        state, log = self.image.hard_states.get(group), replica.log
+        state, log = self.directory.image.hard_states.get(group), replica.log
         assert log is not None, group
         seen = [log.last_term, state.term if state else 0, (replica.claimed or (0, 0))[1]]
         return max(seen) + 1
@@ -294,64 +281,44 @@ class _Work:
 
     def force(self, groups: Sequence[GroupId]) -> None:
         """Let each of these go on alone, one after another."""
-        writer = DirectoryWriter(self.disk, further=self.further)
         try:
             # Group 0 comes last: as long as it is not done, no broker can serve what is half done.
             for group in sorted(groups, key=lambda each: (each == METADATA_GROUP, each)):
-                self._force(writer, group, self._opened[group])
-            for group, registration in self.image.registrations.items():
+                self._force(group, self._opened[group])
+            for group, registration in self.directory.image.registrations.items():
                 if registration.path.endswith(_FILLED) and group not in groups:
-                    self._bring_back(writer, group, registration)
-                elif self.disk.exists(registration.path + _FILLED):
-                    delete_replica(self.disk, registration.path + _FILLED)
+                    self._bring_back(group, registration)
+                elif self.directory.disk.exists(registration.path + _FILLED):
+                    delete_replica(self.directory.disk, registration.path + _FILLED)
         finally:
-            writer.close()
+            self.directory.close()
 
-    def _force(self, writer: DirectoryWriter, group: GroupId, replica: RecoveredReplica) -> None:
-        log, me = replica.log, self.image.registrations[group].replica
+    def _force(self, group: GroupId, replica: RecoveredReplica) -> None:
+        log, me = replica.log, self.directory.image.registrations[group].replica
         assert log is not None, group
         state = HardState(Term(self._next_term(group, replica)), me)
         term = state.term
-        self._perform(writer, group, [StoreRecords([hard_state_record(group, state)])])
+        self.directory.write(group, [StoreRecords([hard_state_record(group, state)])])
         filled = bool(log.gaps)
         if filled:
-            log = rewrite(self.disk, log, log.spec.path + _FILLED, partial(self._flush, writer))
+            log = rewrite(self.directory.disk, log, log.spec.path + _FILLED, self.directory.flush)
         before = replica.memberships[-1][1]
         claimed = replica.claimed[0] if replica.claimed else RaftIndex(0)
         given_up = tuple(each for each in before.all_voters() if each != me)
         recovery = write_forced_recovery(ForcedRecovery(given_up, claimed))
         alone = write_membership_body(Membership((me,)))
         for kind, body in ((EntryKind.FORCED_RECOVERY, recovery), (EntryKind.MEMBERSHIP, alone)):
-            self._append(log, group, term, kind, body)
-        self._flush(writer, log)
-        mark = log.mark(log.last_index)
-        assert mark is not None, group
+            log.append([control_entry(log, term, kind, body, self.wall_ms)])
+        self.directory.flush(log)
         if not filled:
-            self._perform(writer, group, [StoreRecords([mark_record(mark)])])
+            self.directory.settle(log)
             return
         registration = Registration(me, log.spec.path)
-        self._switch(writer, group, registration, state, log)
-        self._bring_back(writer, group, registration, state, mark)
-
-    def _switch(
-        self,
-        writer: DirectoryWriter,
-        group: GroupId,
-        registration: Registration,
-        state: HardState | None,
-        log: PartitionLog,
-    ) -> None:
-        """Let the store answer for the replica at another path, where its log is durable."""
-        mark = log.mark(log.last_index)
-        assert mark is not None, group
-        records = [register_record(group, registration)]
-        if state is not None:
-            records.append(hard_state_record(group, state))
-        self._perform(writer, group, [StoreRecords([*records, mark_record(mark)])])
+        self.directory.register(registration, log, state)
+        self._bring_back(group, registration, state, log.mark(log.last_index))
 
     def _bring_back(
         self,
-        writer: DirectoryWriter,
         group: GroupId,
         registration: Registration,
         state: HardState | None = None,
@@ -359,53 +326,17 @@ class _Work:
     ) -> None:
         """Write a filled log at the path that belongs to the replica, where a broker looks for the
         files when it deletes them, and remove the other one."""
-        spec = ReplicaSpec(
-            cluster=self.image.identity.cluster,
-            group=group,
-            replica=registration.replica,
-            path=registration.path,
-        )
+        spec = self.directory.spec_of(group, registration)
         mark, state = (
-            mark or self.image.marks.get(group),
-            state or self.image.hard_states.get(group),
+            mark or self.directory.image.marks.get(group),
+            state or self.directory.image.hard_states.get(group),
         )
-        log = recover_replica(self.disk, spec, mark, LogOptions()).log
+        log = recover_replica(self.directory.disk, spec, mark, LogOptions()).log
         assert log is not None, registration
         plain = registration.path.removesuffix(_FILLED)
-        moved = rewrite(self.disk, log, plain, partial(self._flush, writer))
-        self._switch(writer, group, Registration(registration.replica, plain), state, moved)
-        delete_replica(self.disk, registration.path)
-
-    def _flush(self, writer: DirectoryWriter, log: PartitionLog) -> None:
-        io_id, ops = IoId(self._rounds + 1), log.take_ops(IoId(self._rounds + 1))
-        if ops:
-            self._perform(writer, log.spec.group, ops)
-            log.written(io_id)
-            log.persisted(io_id)
-        log.set_commit(log.last_index)
-        for job in log.take_jobs():
-            job.function(self.disk, *job.args)  # type: ignore[arg-type]
-
-    def _append(
-        self, log: PartitionLog, group: GroupId, term: Term, kind: EntryKind, body: bytes
-    ) -> None:
-        entry = build_control_entry(
-            kind,
-            group=group,
-            term=term,
-            raft_index=RaftIndex(log.last_index + 1),
-            base_offset=log.next_offset,
-            timestamp_ms=self.wall_ms,
-            body=body,
-        )
-        log.append([entry])
-
-    def _perform(self, writer: DirectoryWriter, group: GroupId, ops: Sequence[WriteOp]) -> None:
-        self._rounds += 1
-        result = writer.perform(IoId(self._rounds), ops)
-        error = result.poisoned or result.failed.get(group)
-        if error is not None:
-            raise error
+        moved = rewrite(self.directory.disk, log, plain, self.directory.flush)
+        self.directory.register(Registration(registration.replica, plain), moved, state)
+        delete_replica(self.directory.disk, registration.path)
 
     # --- names ------------------------------------------------------------------------------------
 
@@ -422,8 +353,11 @@ class _Work:
         for topic in self.cluster.topics.values():
             for number, partition in enumerate(topic.partitions):
                 voters = partition.reported.membership
-                if partition.group not in self.image.registrations and self._is_majority_lost(
-                    voters if voters.voters else Membership(tuple(sorted(partition.founding)))
+                if (
+                    partition.group not in self.directory.image.registrations
+                    and self._is_majority_lost(
+                        voters if voters.voters else Membership(tuple(sorted(partition.founding)))
+                    )
                 ):
                     yield f"{topic.name}-{number}"
 
@@ -432,7 +366,7 @@ class _Work:
         """The cluster as this directory knows it, undecided commands too; empty when its metadata
         cannot be read."""
         if self._cluster is None:
-            self._cluster = _cluster_image(self.disk, self.image)
+            self._cluster = _cluster_image(self.directory)
         return self._cluster
 
 
@@ -440,36 +374,18 @@ def _any_state(group: GroupId, before: RaftIndex, body: object) -> None:
     """Snapshots are not looked at: what is appended does not depend on producers."""
 
 
-def _cluster_image(disk: Disk, image: DirectoryImage) -> ClusterImage:
+def _cluster_image(directory: OfflineDirectory) -> ClusterImage:
+    image = directory.image
     registration = image.registrations.get(METADATA_GROUP)
     if registration is None:
         return EMPTY_IMAGE
-    spec = ReplicaSpec(
-        cluster=image.identity.cluster,
-        group=METADATA_GROUP,
-        replica=registration.replica,
-        path=registration.path,
-        check_state=check_producers,
+    spec = attrs.evolve(
+        directory.spec_of(METADATA_GROUP, registration), check_state=check_producers
     )
-    replica = recover_replica(disk, spec, image.marks.get(METADATA_GROUP), LogOptions())
-    cluster, skipping = EMPTY_IMAGE, replica.log is not None and replica.log.first_index > 1
+    replica = recover_replica(directory.disk, spec, image.marks.get(METADATA_GROUP), LogOptions())
+    if replica.log is None:
+        return EMPTY_IMAGE
     try:
-        for value in _metadata_records(disk, replica.log) if replica.log else ():
-            proposal = decode_proposal(value, CorruptData, "metadata log")
-            if isinstance(proposal.command, SnapshotImage):
-                cluster, skipping = EMPTY_IMAGE if skipping else cluster, False
-            if not skipping:
-                cluster = apply(cluster, proposal.command, proposal.once).image
+        return image_of(OfflineReplica(directory, replica))
     except (CorruptData, FutureFormat):
         return EMPTY_IMAGE
-    return cluster
-
-
-def _metadata_records(disk: Disk, log: PartitionLog) -> Iterator[bytes]:
-    first = log.first_index
-    while first <= log.written_index:
-        (order,) = log.plan_entries(first, WALK_CHUNK_BYTES).args
-        for entry in read_entries(disk, order).entries:  # type: ignore[arg-type]
-            if entry.kind is EntryKind.RECORDS:
-                yield from (bytes(r.value or b"") for r in records_of(entry.batch, CorruptData, ""))
-            first = RaftIndex(entry.raft_index + 1)

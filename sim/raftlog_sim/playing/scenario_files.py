@@ -34,6 +34,7 @@ import attrs
 
 import raftlog_sim
 from raftlog.base.errors import OperatingError
+from raftlog_sim.base.outcome import failure_class
 from raftlog_sim.playing.cases import BROKERS, PYSYNCOBJ, BrokerCase, Case, GuestCase, guest_tools
 from raftlog_sim.schedules.options import SimOptions, options_from
 from raftlog_sim.schedules.schedule import Schedule, Step, schedule_from, step
@@ -80,6 +81,12 @@ class Scenario:
     def expected_plain(self) -> list[str]:
         """The results that it must have without planted bugs."""
         return [line for line in self.expected if not of_mutant(line)]
+
+    @property
+    def fails_as(self) -> str:
+        """The class of the failure that its file expects; empty when it must pass."""
+        first = self.expected[0].removeprefix(RESULT).strip() if self.expected else ""
+        return "" if first == "ok" else failure_class(first)
 
     @property
     def subject(self) -> str:
