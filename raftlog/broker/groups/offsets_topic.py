@@ -63,6 +63,8 @@ class OffsetsTopic:
     router: Router
     controller: ControllerClient
     _making: bool = False
+    _leaders_due: Instant | None = None
+    """Until when clients wait for leaders; None before the first one asked."""
 
     @property
     def image(self) -> TopicImage | None:
@@ -79,6 +81,16 @@ class OffsetsTopic:
             return None
         endpoint = self.router.endpoint(leader.node, listener)
         return None if endpoint is None else (leader, endpoint)
+
+    def leaders_due(self) -> Instant:
+        """Until when a client may wait for the leaders of a new topic.
+
+        Later ones are answered at once, as by Kafka: what they sent behind the request on the same
+        connection would wait as well.
+        """
+        if self.image is None or self._leaders_due is None:
+            self._leaders_due = Instant(self.turn.now + self.turn.config.create_wait_ns)
+        return self._leaders_due
 
     def ensure(self) -> None:
         """Have the topic made, if it does not exist and no creation is under way.

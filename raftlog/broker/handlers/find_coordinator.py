@@ -1,8 +1,8 @@
 """FindCoordinator: names the broker that coordinates a group; refuses other kinds of coordinators.
 
 A group's coordinator leads its partition of the internal topic. The first client that asks has that
-topic made. Its answer waits a bounded moment until the partition has a leader: clients that get
-COORDINATOR_NOT_AVAILABLE back off, and users feel that in every start.
+topic made. While the topic is new, answers wait a bounded moment until the partition has a leader:
+clients that get COORDINATOR_NOT_AVAILABLE back off, and users feel that in every start.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,6 @@ from typing import Final, final
 
 import attrs
 
-from raftlog.base.units import Instant
 from raftlog.broker.context import Context
 from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.groups.offsets_topic import partition_of
@@ -61,11 +60,11 @@ class _Search:
     def begin(self) -> None:
         """Answer at once, or when the topic exists and is led."""
         context = self.context
-        if self._found():
+        deadline = context.groups.topic.leaders_due()
+        if self._found() or deadline <= context.now:
             self.answer()
             return
         context.groups.topic.ensure()
-        deadline = Instant(context.now + context.config.create_wait_ns)
         waiter = context.image_waiters.wait(self._found, deadline, self.answer)
         self.request.on_close(waiter.leave)
 

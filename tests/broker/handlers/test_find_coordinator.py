@@ -153,6 +153,21 @@ def test_without_a_majority_the_answer_comes_in_bounded_time_and_says_not_availa
         assert answer.error_code in (0, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
+def test_without_leaders_of_an_old_topic_the_answer_comes_at_once():
+    """It was held for five seconds, and with it all that the client had sent behind it: every
+    look-up of offsets by librdkafka timed out while two of three brokers were gone."""
+    two = a_cluster(brokers=2)
+    assert found_by(two, 1)[0].error_code == 0
+    two.kill(2)
+    two.run(20)
+    pending = two.client(1).request(
+        ApiKey.FIND_COORDINATOR, FindCoordinatorRequest("g", 0, ["g"]), 6
+    )
+    two.run(0.1)
+    assert pending.done
+    assert pending.answer.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
 def test_clients_neither_create_nor_delete_nor_grow_nor_write_it(three):
     create = CreateTopicsRequest([CreatableTopic(TOPIC, 1, 1)], 5000)
     refused = three.ask(1, ApiKey.CREATE_TOPICS, create).topics[0]
