@@ -126,7 +126,7 @@ class OfflineDirectory:
         return OfflineReplica(self, replica) if replica.state is ReplicaState.INTACT else None
 
     def spec_of(self, group: GroupId, registration: Registration) -> ReplicaSpec:
-        """What the log of a replica in this directory is told of it."""
+        """The spec of a replica in this directory, for its log."""
         return ReplicaSpec(
             cluster=self.image.identity.cluster,
             group=group,
