@@ -11,7 +11,13 @@ from raftlog_sim.base.streams import Stream
 from raftlog_sim.schedules import drawing_admin, drawing_disks, drawing_groups, drawing_links
 from raftlog_sim.schedules.drawing_brokers import brokers_come_and_go
 from raftlog_sim.schedules.drawing_moments import at_moments
-from raftlog_sim.schedules.drawing_targets import KEEPS, draw_node, draw_pair, draw_side
+from raftlog_sim.schedules.drawing_targets import (
+    KEEPS,
+    draw_node,
+    draw_pair,
+    draw_side,
+    drawn_instants,
+)
 from raftlog_sim.schedules.options import FAULTS, WIDE, SimOptions
 from raftlog_sim.schedules.schedule import Schedule, Step, step
 from raftlog_sim.world.releases import level_of
@@ -65,10 +71,9 @@ def draw_fault_steps(options: SimOptions) -> Iterator[Step]:
 
 def _faults(options: SimOptions, source: str, gap_ms: int) -> Iterator[Step]:
     stream = Stream(options.seed, f"schedule/{source}")
-    at_ms = stream.between(gap_ms // 2, gap_ms * 2)
-    while at_ms < options.safety_ms:
+    first_ms = stream.between(gap_ms // 2, gap_ms * 2)
+    for at_ms in drawn_instants(stream, first_ms, gap_ms, options.safety_ms):
         yield from _SOURCES[source](stream, options, at_ms)
-        at_ms += stream.between(gap_ms // 2, gap_ms * 2)
 
 
 def _cancels(options: SimOptions, steps: list[Step]) -> Iterator[Step]:
@@ -90,24 +95,22 @@ def _questions(options: SimOptions) -> Iterator[Step]:
     present."""
     stream = Stream(options.seed, "schedule/ask")
     gap_ms = 20 << stream.below(4)
-    at_ms = stream.below(gap_ms)
-    while at_ms < options.safety_ms:
+    first_ms = stream.below(gap_ms)
+    for at_ms in drawn_instants(stream, first_ms, gap_ms, options.safety_ms):
         partition = stream.below(options.partitions)
         what, back = _QUESTIONS[stream.below(len(_QUESTIONS))], stream.below(_EPOCHS_BACK + 1)
         yield step(at_ms, "ask", partition=partition, what=what, back=back)
-        at_ms += stream.between(gap_ms // 2, gap_ms * 2)
 
 
 def _produce(options: SimOptions, slot: int) -> Iterator[Step]:
     """Draw bursts of one to six records, with pauses between them that differ from seed to seed."""
     stream = Stream(options.seed, f"schedule/produce/{slot}")
     gap_ms = 8 << stream.below(4)
-    at_ms = stream.below(gap_ms)
-    while at_ms < options.safety_ms:
+    first_ms = stream.below(gap_ms)
+    for at_ms in drawn_instants(stream, first_ms, gap_ms, options.safety_ms):
         partition = stream.below(options.partitions)
         count = stream.between(1, _BURST_MAX)
         yield step(at_ms, "produce", slot=slot, partition=partition, count=count)
-        at_ms += stream.between(gap_ms // 2, gap_ms * 2)
 
 
 def _pipeline(options: SimOptions, slot: int) -> Iterator[Step]:
@@ -119,12 +122,11 @@ def _pipeline(options: SimOptions, slot: int) -> Iterator[Step]:
     gap_ms, most = 50 << stream.below(4), (6, 50)[stream.below(2)]
     if options.value_bytes > _SMALL_VALUE_BYTES:
         most = _BURST_MAX
-    at_ms = stream.below(gap_ms)
-    while at_ms < options.safety_ms:
+    first_ms = stream.below(gap_ms)
+    for at_ms in drawn_instants(stream, first_ms, gap_ms, options.safety_ms):
         partition, count = stream.below(options.partitions), stream.between(2, most)
         acks = ("all", "all", "leader")[stream.below(3)]
         yield step(at_ms, "pipeline", slot=slot, partition=partition, count=count, acks=acks)
-        at_ms += stream.between(gap_ms // 2, gap_ms * 2)
 
 
 def _read(options: SimOptions) -> Iterator[Step]:
@@ -136,11 +138,10 @@ def _flood(options: SimOptions) -> Iterator[Step]:
     """Let a client ask for more than it reads now and then."""
     stream = Stream(options.seed, "schedule/flood")
     gap_ms = 200 << stream.below(4)
-    at_ms = stream.below(gap_ms)
-    while at_ms < options.safety_ms:
+    first_ms = stream.below(gap_ms)
+    for at_ms in drawn_instants(stream, first_ms, gap_ms, options.safety_ms):
         node, count = draw_node(stream, options), stream.between(1, _FLOOD_MAX)
         yield step(at_ms, "flood", stream.below(500), node=node, count=count)
-        at_ms += stream.between(gap_ms // 2, gap_ms * 2)
 
 
 # --- sources --------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from raftlog_sim.base.streams import Stream
-from raftlog_sim.schedules.drawing_targets import draw_node, draw_pair
+from raftlog_sim.schedules.drawing_targets import draw_node, draw_pair, drawn_instants
 from raftlog_sim.schedules.options import SimOptions
 from raftlog_sim.schedules.schedule import Step, step
 
@@ -29,8 +29,8 @@ def links_are_struck(options: SimOptions) -> Iterator[Step]:
 def _relays(options: SimOptions) -> Iterator[Step]:
     stream = Stream(options.seed, "schedule/relay")
     gap_ms = 100 << stream.below(4)
-    at_ms = stream.between(gap_ms // 2, gap_ms * 2)
-    while at_ms < options.safety_ms:
+    first_ms = stream.between(gap_ms // 2, gap_ms * 2)
+    for at_ms in drawn_instants(stream, first_ms, gap_ms, options.safety_ms):
         pair, what = draw_pair(stream, options), _WAYS[stream.below(len(_WAYS))]
         one_in, lasts_ms = 1 << stream.below(7), stream.between(20, 600)
         if pair is not None:
@@ -38,25 +38,22 @@ def _relays(options: SimOptions) -> Iterator[Step]:
             yield step(
                 at_ms, "relay", lasts_ms, sender=sender, receiver=receiver, what=what, one_in=one_in
             )
-        at_ms += stream.between(gap_ms // 2, gap_ms * 2)
 
 
 def _lies(options: SimOptions) -> Iterator[Step]:
     stream = Stream(options.seed, "schedule/lie")
     gap_ms = 200 << stream.below(4)
-    at_ms = stream.between(gap_ms // 2, gap_ms * 2)
-    while at_ms < options.safety_ms:
+    first_ms = stream.between(gap_ms // 2, gap_ms * 2)
+    for at_ms in drawn_instants(stream, first_ms, gap_ms, options.safety_ms):
         node, peer = draw_node(stream, options), draw_node(stream, options)
         what, lasts_ms = _LIES[stream.below(len(_LIES))], stream.between(20, 500)
         yield step(at_ms, "lie", lasts_ms, node=node, peer=peer, what=what)
-        at_ms += stream.between(gap_ms // 2, gap_ms * 2)
 
 
 def _diversions(options: SimOptions) -> Iterator[Step]:
     stream = Stream(options.seed, "schedule/divert")
     gap_ms = 400 << stream.below(4)
-    at_ms = stream.between(gap_ms // 2, gap_ms * 2)
-    while at_ms < options.safety_ms:
+    first_ms = stream.between(gap_ms // 2, gap_ms * 2)
+    for at_ms in drawn_instants(stream, first_ms, gap_ms, options.safety_ms):
         node, to = draw_node(stream, options), draw_node(stream, options)
         yield step(at_ms, "divert", stream.between(50, 600), node=node, to=to)
-        at_ms += stream.between(gap_ms // 2, gap_ms * 2)

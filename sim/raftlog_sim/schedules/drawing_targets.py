@@ -1,11 +1,23 @@
-"""Draws the targets of steps."""
+"""Draws the targets of steps, and when they strike."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from raftlog_sim.base.streams import Stream
 from raftlog_sim.schedules.options import WIDE, SimOptions
 
 KEEPS: Final = ("none", "some", "all")
+
+
+def drawn_instants(stream: Stream, first_ms: int, gap_ms: int, end_ms: int) -> Iterator[int]:
+    """Instants from the first one on, half a gap to two gaps apart, before `end_ms`.
+
+    The draws of each step stand between those of its instant and of the next.
+    """
+    at_ms = first_ms
+    while at_ms < end_ms:
+        yield at_ms
+        at_ms += stream.between(gap_ms // 2, gap_ms * 2)
 
 
 def draw_node(stream: Stream, options: SimOptions) -> str:
