@@ -163,7 +163,9 @@ def test_what_a_failed_test_leaves_is_where_its_output_says(tmp_path):
     (tmp_path / "test_theirs.py").write_text(FAILING)
     once = failed_run(tmp_path, "-n", "2")
     assert "2 failed, 1 passed" in once
-    assert once.count("lost-write (1)") == 1
+    # Where CI is set, pytest repeats whole messages in its summary.
+    failures, _, _ = once.partition("short test summary info")
+    assert failures.count("lost-write (1)") == 1
     assert "During handling" not in once
     kept = re.findall(r"^(history|report): (.+)$", once, re.M)
     assert len(kept) >= 4
