@@ -1,4 +1,4 @@
-"""The values from which recovery makes a log, and the ends of rounds."""
+"""The values from which recovery makes a log, what it mended, and the ends of rounds."""
 
 from typing import NamedTuple, final
 
@@ -18,6 +18,14 @@ class FileEnd(NamedTuple):
     end: LogEnd
     file_sequence: int
     position: int
+
+
+class Mended(NamedTuple):
+    """A repair that a boot made in one file, without another replica; `what` names its event."""
+
+    what: str
+    file: str
+    why: str
 
 
 @final

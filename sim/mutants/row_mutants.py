@@ -6,7 +6,7 @@ from raftlog.base.units import millis
 from raftlog.broker.broker import Broker
 from raftlog.raft import lease
 from raftlog.raft.state import LEADER, RaftState
-from raftlog.storage.boot import recovery, walked_log
+from raftlog.storage.boot import behind_fault, recovery, walked_log
 from raftlog.storage.segments.walk import Walk, segment_start
 
 _wall: dict[str, int] = {"ns": 0}
@@ -41,6 +41,7 @@ def index_from_the_oldest_entry() -> None:
         return segment_start(offset + 1, offset, chain_before, term_before)
 
     walked_log.segment_start = start  # type: ignore[attr-defined]
+    behind_fault.segment_start = start  # type: ignore[attr-defined]
 
 
 def names_in_doubt_are_believed() -> None:

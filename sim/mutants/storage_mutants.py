@@ -24,6 +24,7 @@ from raftlog.raft import election, following, replication
 from raftlog.raft.state import FOLLOWER
 from raftlog.storage.boot import recovery, walked_log
 from raftlog.storage.boot.recovery import ReplicaState
+from raftlog.storage.boot.trusted_index import IndexFiles, TrustedIndex
 from raftlog.storage.directories.incarnations import IncarnationBook
 from raftlog.storage.read_plan import ReadPlanner
 from raftlog.storage.segments import jobs, scrub
@@ -99,13 +100,12 @@ def names_not_synced() -> None:
 def index_trusted_over_the_log() -> None:
     """17: a boot trusts an index file about its segment, whatever else contradicts it."""
 
-    def loaded(self: Any, file: Any, following_file: Any) -> Any:
-        stored = self._index_file(file)
-        if stored is None or following_file is None or file.stop is None:
-            return None
-        return stored
+    def trusted(self: Any, file: Any, following: Any, committed: Any) -> Any:
+        del following, committed
+        stored = self.read(file)
+        return None if stored is None or file.stop is None else TrustedIndex(stored, [])
 
-    walked_log._Walker._loaded = loaded  # type: ignore[method-assign]
+    IndexFiles.trusted = trusted  # type: ignore[method-assign]
 
 
 def sync_skipped() -> None:
@@ -181,10 +181,10 @@ def membership_from_the_oldest_entry() -> None:
 
     def begin(self: Any, disk: Any, spec: Any, *more: Any) -> None:
         real(self, disk, spec, *more)
-        if self._memberships[0][0] > 0:
-            membership = self._memberships[0][1]
-            alone = type(membership)(voters=(spec.replica,))
-            self._memberships[0] = (RaftIndex(0), alone)
+        memberships = self._parts.memberships
+        if memberships[0][0] > 0:
+            alone = type(memberships[0][1])(voters=(spec.replica,))
+            memberships[0] = (RaftIndex(0), alone)
 
     walked_log._Walker.__init__ = begin  # type: ignore[method-assign]
 

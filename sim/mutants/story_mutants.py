@@ -81,8 +81,9 @@ def boot_forgets_an_uncommitted_membership() -> None:
     real = walked_log._Walker._result
 
     def result(self: Any, fault: Any, seen: Any) -> Any:
-        head, *more = self._memberships
-        self._memberships = [head, *(pair for pair in more if pair[0] <= self._hint)]
+        head, *more = self._parts.memberships
+        committed = [pair for pair in more if pair[0] <= self._hint]
+        self._parts.memberships = [head, *committed]
         return real(self, fault, seen)
 
     walked_log._Walker._result = result  # type: ignore[method-assign]

@@ -16,7 +16,7 @@ from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.output import ProposalAnswer
 from raftlog.raft.messages import Append
-from raftlog.storage.boot import walked_log
+from raftlog.storage.boot import walked_parts
 from raftlog.storage.replica import LogOptions
 from tests.partition.group import ELECTION, FAR, Group, batch_of
 from tests.partition.toy_machine import LastValues, pairs
@@ -221,7 +221,7 @@ def test_what_a_boot_found_behind_the_commit_hint_is_read_when_it_is_committed(m
     """The mark on the disk knew of fewer commits than the log had entries. The machine was level
     with that hint; the commit then moved over entries that only the disk had, and the replica took
     them for entries in memory. Found by `test_machine_replay`, with a small memory at boots."""
-    monkeypatch.setattr(walked_log, "RECOVERED_WINDOW_BYTES", 256)
+    monkeypatch.setattr(walked_parts, "RECOVERED_WINDOW_BYTES", 256)
     group = machine_group(1)
     group.elect(1)
     propose(group, 1, (b"k", b"v" * 300))

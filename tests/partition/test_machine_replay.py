@@ -22,7 +22,7 @@ from raftlog.base.units import millis
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.machine import machine_feed
-from raftlog.storage.boot import walked_log
+from raftlog.storage.boot import walked_parts
 from raftlog.storage.replica import LogOptions
 from tests.partition.group import ELECTION, FAR, Group
 from tests.partition.test_machine_snapshots import assert_covered
@@ -52,7 +52,7 @@ class ReplayIsLive(RuleBasedStateMachine):
     @initialize()
     def begin(self):
         self.patches = pytest.MonkeyPatch()
-        self.patches.setattr(walked_log, "RECOVERED_WINDOW_BYTES", 256)
+        self.patches.setattr(walked_parts, "RECOVERED_WINDOW_BYTES", 256)
         self.patches.setattr(machine_feed, "MACHINE_REPLAY_BYTES", 700)
         self.tape = {}
         self.acknowledged = []

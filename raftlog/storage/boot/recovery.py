@@ -27,9 +27,9 @@ from raftlog.base.ports import Disk
 from raftlog.base.probes import probe
 from raftlog.records.chain import chain_start
 from raftlog.storage.boot.salvage import SalvagingDisk
-from raftlog.storage.boot.walked_log import Mended, WalkedLog, walk_log
+from raftlog.storage.boot.walked_log import WalkedLog, walk_log
 from raftlog.storage.files import name_again, parent_of, put_back, remove_if_there, write_whole
-from raftlog.storage.log_end import LogParts
+from raftlog.storage.log_end import LogParts, Mended
 from raftlog.storage.partition_log import PartitionLog
 from raftlog.storage.replica import (
     AWAY_SUFFIX,

@@ -7,55 +7,36 @@ a flipped epoch), the valid prefix ends at the last checkpoint that agreed.
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import partial
-from typing import NamedTuple, final
+from contextlib import suppress
+from typing import final
 
 import attrs
 
-from raftlog.base.buggify import buggify
-from raftlog.base.entries import EntryKind, Membership
-from raftlog.base.errors import CorruptData, DiskError
+from raftlog.base.entries import Membership
+from raftlog.base.errors import DiskError
 from raftlog.base.ids import Offset, RaftIndex, Term
 from raftlog.base.limits import (
-    BATCH_HEADER_BYTES,
-    INDEX_FILE_BYTES_MAX,
-    RECOVERED_WINDOW_BYTES,
     SEGMENT_HEADER_BYTES,
     WALK_CHUNK_BYTES,
 )
 from raftlog.base.ports import Disk, DiskFile
 from raftlog.base.probes import probe
-from raftlog.records.batch import BatchHeader, crc_matches, read_header
-from raftlog.records.control import parse_control_entry, read_log_start, read_membership_body
-from raftlog.storage.boot.salvage import SalvagingDisk
-from raftlog.storage.files import opened, read_whole, write_again
-from raftlog.storage.log_end import FileEnd
+from raftlog.storage.boot.behind_fault import seen_behind_mark, seen_in_last
+from raftlog.storage.boot.trusted_index import IndexFiles
+from raftlog.storage.boot.walked_parts import WalkedParts
+from raftlog.storage.files import opened, write_again
+from raftlog.storage.log_end import FileEnd, Mended
 from raftlog.storage.recent_window import RecentWindow
-from raftlog.storage.replica import LogEnd, LogOptions, Mark, ReplicaSpec, index_name
+from raftlog.storage.replica import LogEnd, LogOptions, Mark, ReplicaSpec
 from raftlog.storage.segments.jobs import IndexOrder, note_batch, write_index
 from raftlog.storage.segments.live_files import LiveFile, LiveFiles
-from raftlog.storage.segments.segment import Segment, before_header
-from raftlog.storage.segments.segment_end import Checkpoint, SegmentEnd, kept_gap
+from raftlog.storage.segments.segment import Segment
+from raftlog.storage.segments.segment_end import Checkpoint, SegmentEnd
 from raftlog.storage.segments.sparse_index import (
-    ControlRow,
-    IndexFile,
     SegmentIndex,
-    TermRow,
-    read_index_file,
 )
 from raftlog.storage.segments.term_table import TermTable
-from raftlog.storage.segments.walk import Walk, WalkedBatch, WalkPlace, segment_start
-
-_LISTED_KINDS = (EntryKind.MEMBERSHIP, EntryKind.LOG_START)
-
-
-class Mended(NamedTuple):
-    """A repair that a boot made in one file, without another replica; `what` names its event."""
-
-    what: str
-    file: str
-    why: str
+from raftlog.storage.segments.walk import Walk, segment_start
 
 
 @final
@@ -102,7 +83,7 @@ def walk_log(
 
 @final
 class _Walker:
-    """Gathers segments, terms, memberships and places while it goes through the files."""
+    """Goes through the files and judges where each of them ends."""
 
     def __init__(
         self,
@@ -122,18 +103,12 @@ class _Walker:
         self._files = files
         self._mark = mark
         self._options = options
-        head = files.live[0].header
         self._hint_counts = hint_counts
         self._hint = RaftIndex(mark.commit if mark and hint_counts else 0)
-        self._segments: list[Segment] = []
-        self._term_rows: list[TermRow] = []
-        self._memberships = [(head.membership_index, head.membership)]
-        self._log_starts: list[tuple[RaftIndex, Offset]] = []
+        self._parts = WalkedParts(files.live[0].header, self._hint)
         self._torn: str | None = None
         self._mended: list[Mended] = []
-        self._window: RecentWindow | None = None
-        """The entries walked since the last segment whose index file was trusted without a walk."""
-        self._window_bytes = 1 if buggify("small-window-at-boot") else RECOVERED_WINDOW_BYTES
+        self._indexes = IndexFiles(disk, spec, options.interval_bytes, self._mended)
 
     def run(self) -> WalkedLog:
         """Walk to the first fault or the end."""
@@ -145,31 +120,53 @@ class _Walker:
             if fault is not None:
                 fault = fault if file.path in fault else f"{fault} ({file.path})"
                 break
-        seen = self._end()
-        if fault is not None:
-            probe("damage-found-at-boot")
-            seen = max(seen, self._seen_in_last(), self._seen_behind_mark(), key=_progress)
-        return self._result(fault, seen)
+        return self._result(fault, self._parts.end if fault is None else self._seen())
 
-    # --- one file ---------------------------------------------------------------------------------
+    def _seen(self) -> LogEnd:
+        """The furthest whole entry of a damaged log, before or behind its fault."""
+        probe("damage-found-at-boot")
+        disk, group, files = self._disk, self._spec.group, self._files
+        seen = [self._parts.end, seen_in_last(disk, group, files)]
+        behind = seen_behind_mark(disk, group, files, self._mark) if self._mark else None
+        return max(seen if behind is None else [*seen, behind], key=_progress)
+
+    def _result(self, fault: str | None, seen: LogEnd) -> WalkedLog:
+        parts = self._parts
+        end = parts.end
+        after = RaftIndex(end.raft_index + 1)
+        return WalkedLog(
+            end=parts.file_end,
+            segments=parts.segments,
+            window=parts.window_until(after, end.next_offset),
+            terms=parts.terms_until(after),
+            memberships=[pair for pair in parts.memberships if pair[0] < after],
+            log_starts=[pair for pair in parts.log_starts if pair[0] < after],
+            fault=fault,
+            seen=seen,
+            hint_counts=self._hint_counts,
+            mended=tuple(dict.fromkeys(self._mended)),
+        )
 
     def _take_file(self, file: LiveFile, following: LiveFile | None) -> str | None:
         """Add the file's segment. Returns the fault that it has, if any."""
-        loaded = self._loaded(file, following) if following is not None else None
-        if loaded is not None:
-            self._add_loaded(file, loaded)
-            return None
+        if self._trust_indexes and following is not None:
+            trusted = self._indexes.trusted(file, following, self._hint)
+            if trusted is not None:
+                for listed in trusted.controls:
+                    self._parts.note_control(listed.raft_index, listed.kind, listed.body)
+                self._parts.add_indexed(file, trusted.stored)
+                return None
         index = SegmentIndex(self._options.interval_bytes)
         with opened(self._disk, file.path, write=True) as opened_file:
             end = self._walk_file(opened_file, file, following, index)
             if following is None and end.fault is None:
                 end = self._judge_last(opened_file, file, end)
         if following is not None and end.fault is not None and self._past_gaps:
-            self._add_gap(file, following, index, end)
+            self._parts.add_gap(file, following, index, end)
             return None
-        self._add_walked(file, index, end)
+        self._parts.add_walked(file, index, end)
         if following is not None and end.fault is None:
-            reference = self._segments[-1].reference(
+            reference = self._parts.segments[-1].reference(
                 self._spec.replica.directory, self._options.interval_bytes
             )
             # The index file is a cache: a full disk, which cannot write it, must keep no replica
@@ -200,7 +197,7 @@ class _Walker:
         stop = file.stop
         for batch in walk.batches(stop):
             note_batch(index, batch)
-            self._note(batch)
+            self._parts.note(batch)
             checkpoint = checkpoints.pop(walk.place.raft_index, None)
             if checkpoint is not None:
                 place = walk.place
@@ -226,7 +223,7 @@ class _Walker:
     ) -> dict[RaftIndex, Checkpoint]:
         """Places whose chain was written down elsewhere, by the index of the entry behind them."""
         found: dict[RaftIndex, Checkpoint] = {}
-        stored = self._index_file(file)
+        stored = self._indexes.read(file)
         for point in (*stored.sparse.points(), stored.end) if stored else ():
             told = Checkpoint(point.chain, point.position, "its index", binds=False)
             found[point.raft_index] = told
@@ -268,221 +265,6 @@ class _Walker:
         probe("torn-tail-cut")
         opened_file.truncate(position)
         opened_file.sync()
-
-    def _seen_in_last(self) -> LogEnd:
-        """How far the last file goes by itself: entries are acknowledged before they are marked."""
-        file = (self._files.live + self._files.beyond)[-1]
-        header = file.header
-        with opened(self._disk, file.path) as opened_file:
-            start = segment_start(
-                header.first_index, header.base_offset, header.chain_before, header.term_before
-            )
-            walk = Walk(opened_file, start, self._spec.group, file.path, file.term_max)
-            for _ in walk.batches(file.stop):
-                continue
-        return _log_end(walk.place)
-
-    def _seen_behind_mark(self) -> LogEnd:
-        """How far the marked file goes from the mark on, whatever damage lies before it.
-
-        Entries acknowledged after the last mark are promises too. A read error here is raised, as
-        it may pass; once the disk has failed a few times the entries count as unknown.
-        """
-        mark = self._mark
-        for file in self._files.live + self._files.beyond:
-            if mark is None or file.header.file_sequence != mark.file_sequence:
-                continue
-            if file.stop is not None and mark.raft_index >= file.stop:
-                break
-            with opened(self._disk, file.path) as opened_file, self._lenient():
-                first = opened_file.read_at(mark.end_position, BATCH_HEADER_BYTES)
-                if len(first) == BATCH_HEADER_BYTES:
-                    return self._walked_from(mark, read_header(first), opened_file, file)
-        return self._end()
-
-    def _walked_from(
-        self, mark: Mark, header: BatchHeader, opened_file: DiskFile, file: LiveFile
-    ) -> LogEnd:
-        start = WalkPlace(
-            RaftIndex(mark.raft_index + 1),
-            Offset(header.base_offset),
-            mark.end_position,
-            mark.chain,
-            mark.term,
-        )
-        walk = Walk(opened_file, start, self._spec.group, file.path, file.term_max)
-        with self._lenient():
-            for _ in walk.batches(file.stop):
-                probe("promise-found-behind-the-mark")
-        return _log_end(walk.place)
-
-    def _lenient(self) -> AbstractContextManager[object]:
-        return suppress(DiskError) if isinstance(self._disk, SalvagingDisk) else nullcontext()
-
-    # --- gathering --------------------------------------------------------------------------------
-
-    def _note(self, batch: WalkedBatch) -> None:
-        """Keep what memory needs of a walked batch."""
-        before, entry = batch.before, batch.entry
-        window = self._window
-        if window is None:
-            window = self._window = RecentWindow(before.raft_index, before.offset)
-        assert window.end == before.raft_index, (window.end, before.raft_index)
-        window.append(entry._replace(batch=bytes(entry.batch)), before.position, before.chain)
-        window.shed_entries(self._window_bytes)
-        window.shed(RaftIndex(self._hint + 1), self._window_bytes)
-        if batch.control is not None:
-            self._note_control(entry.raft_index, entry.kind, batch.control.body)
-
-    def _note_control(self, index: RaftIndex, kind: EntryKind, body: bytes) -> None:
-        if kind is EntryKind.MEMBERSHIP:
-            self._memberships.append((index, read_membership_body(body)))
-        elif kind is EntryKind.LOG_START:
-            self._log_starts.append((index, read_log_start(body)))
-
-    def _add_walked(self, file: LiveFile, index: SegmentIndex, end: SegmentEnd) -> None:
-        place = end.place
-        if end.fault is not None and place.raft_index == file.header.first_index:
-            return
-        index.cut(place.raft_index)
-        self._term_rows += index.terms
-        self._segments.append(
-            Segment(file.path, file.header, _log_end(place), place.position, index, None, True)
-        )
-
-    def _add_gap(
-        self, file: LiveFile, following: LiveFile, index: SegmentIndex, end: SegmentEnd
-    ) -> None:
-        probe("gap-kept-at-boot")
-        gap = kept_gap(file, following, index, end)
-        lost_from = end.place.raft_index
-        self._segments.append(gap.segment)
-        self._term_rows += gap.terms
-        self._memberships = [each for each in self._memberships if each[0] < lost_from]
-        if gap.membership[0] > self._memberships[-1][0]:
-            self._memberships.append(gap.membership)
-        self._log_starts = [each for each in self._log_starts if each[0] < lost_from]
-        self._log_starts.append(gap.log_start)
-        self._window = None
-
-    def _loaded(self, file: LiveFile, following: LiveFile | None) -> IndexFile | None:
-        """The index file of a sealed segment, when it may stand for a walk until first use."""
-        stored = self._index_file(file) if self._trust_indexes else None
-        if stored is None or following is None or file.stop is None:
-            return None
-        header = following.header
-        if file.stop - 1 > self._hint or stored.end[:2] != (file.stop, header.base_offset):
-            return None
-        joins = stored.joins(file.header.term_before, header.term_before)
-        if not joins or stored.end.chain != header.chain_before:
-            return None
-        with opened(self._disk, file.path) as opened_file:
-            if opened_file.size() < stored.end.position:
-                return None
-            listed = [row for row in stored.sparse.controls if row.kind in _LISTED_KINDS]
-            before, term_at = file.header.term_before, stored.sparse.term_at
-            terms = [term_at(row.raft_index, before) for row in listed]
-            bodies = list(map(partial(self._control_body, opened_file), listed, terms))
-        if None in bodies:
-            return None
-        for row, body in zip(listed, bodies, strict=True):
-            assert body is not None, row
-            self._note_control(row.raft_index, row.kind, body)
-        return stored
-
-    def _index_file(self, file: LiveFile) -> IndexFile | None:
-        """The segment's index file; None when it is missing, damaged or another segment's."""
-        path = index_name(file.path)
-        if not self._disk.exists(path):
-            return None
-        interval = self._options.interval_bytes
-        try:
-            data = read_whole(self._disk, path, INDEX_FILE_BYTES_MAX)
-            stored = read_index_file(data, interval, path)
-        except CorruptData as damage:
-            probe("index-file-rebuilt")
-            self._mended.append(Mended("index-rebuilt", path, damage.what))
-            return None
-        header = file.header
-        told = (stored.group, stored.file_sequence, stored.first_index)
-        return stored if told == (header.group, header.file_sequence, header.first_index) else None
-
-    def _control_body(self, opened_file: DiskFile, row: ControlRow, term: Term) -> bytes | None:
-        """The payload of a raft entry that the index lists; None when it lies elsewhere."""
-        batch = opened_file.read_at(row.position, row.size)
-        if len(batch) < row.size or not crc_matches(batch, read_header(batch)):
-            return None
-        try:
-            control = parse_control_entry(batch, CorruptData, self._spec.path)
-        except CorruptData:
-            return None
-        header = read_header(batch)
-        told = (control.group, control.raft_index, control.kind)
-        place = (header.leader_epoch, header.base_offset)
-        if told != (self._spec.group, row.raft_index, row.kind) or place != (term, row.offset):
-            return None
-        return control.body
-
-    def _add_loaded(self, file: LiveFile, stored: IndexFile) -> None:
-        """Take the segment as its index file tells it; its batches are not verified yet."""
-        header = file.header
-        terms = stored.sparse.terms
-        term = terms[-1].term if terms else header.term_before
-        self._term_rows += terms
-        end = LogEnd(
-            RaftIndex(stored.end.raft_index - 1), term, stored.end.chain, stored.end.offset
-        )
-        largest = stored.sparse.largest()
-        self._segments.append(
-            Segment(file.path, header, end, stored.end.position, None, largest, False)
-        )
-        self._window = None
-
-    # --- the result -------------------------------------------------------------------------------
-
-    def _end(self) -> LogEnd:
-        return (
-            self._segments[-1].end if self._segments else before_header(self._files.live[0].header)
-        )
-
-    def _result(self, fault: str | None, seen: LogEnd) -> WalkedLog:
-        end = self._end()
-        last = self._segments[-1] if self._segments else None
-        position = last.end_position if last and last.end_position else SEGMENT_HEADER_BYTES
-        sequence = last.header.file_sequence if last else 0
-        after = RaftIndex(end.raft_index + 1)
-        return WalkedLog(
-            end=FileEnd(end, sequence, position),
-            segments=self._segments,
-            window=self._window_until(after, end.next_offset),
-            terms=self._terms(after),
-            memberships=[pair for pair in self._memberships if pair[0] < after],
-            log_starts=[pair for pair in self._log_starts if pair[0] < after],
-            fault=fault,
-            seen=seen,
-            hint_counts=self._hint_counts,
-            mended=tuple(dict.fromkeys(self._mended)),
-        )
-
-    def _terms(self, after: RaftIndex) -> TermTable:
-        before = before_header(self._files.live[0].header)
-        terms = TermTable(before.term, before.raft_index, before.next_offset)
-        for row in self._term_rows:
-            if row.raft_index < after:
-                terms.begin(row.term, row.raft_index, row.offset)
-        return terms
-
-    def _window_until(self, after: RaftIndex, next_offset: Offset) -> RecentWindow:
-        window = self._window
-        if window is None or window.first >= after:
-            return RecentWindow(after, next_offset)
-        window.cut(after)
-        assert window.end == after, (window.end, after)
-        return window
-
-
-def _log_end(place: WalkPlace) -> LogEnd:
-    return LogEnd(RaftIndex(place.raft_index - 1), place.term, place.chain, place.offset)
 
 
 def _progress(end: LogEnd) -> tuple[Term, RaftIndex]:
