@@ -21,6 +21,8 @@ SILENT_LOGGER = "org.slf4j:slf4j-nop:1.7.36"
 LOGGER = "org.slf4j:slf4j-simple:1.7.36"
 SILENT_SECONDS = 45
 """A program that prints nothing for so long hangs. Each call in it has a lower limit of its own."""
+TOOL_STORY_SECONDS = 120
+"""A story of tools is a dozen calls, and each of them starts a JVM."""
 
 
 class Client(NamedTuple):
@@ -201,6 +203,7 @@ CLIENTS = [
         "Kafka's own command-line tools",
         lambda: kafka_tools(KAFKA_3),
         ("mvn", "java"),
+        silent_seconds=TOOL_STORY_SECONDS,
     ),
     Client(
         "kafka-tools-4",
@@ -209,6 +212,7 @@ CLIENTS = [
         lambda: kafka_tools(KAFKA_4),
         ("mvn", "java"),
         quick=True,
+        silent_seconds=TOOL_STORY_SECONDS,
     ),
     Client(
         "spark-connector",

@@ -83,6 +83,10 @@ TOOLS = "kafka-tools"
 TOOL_STORIES = [
     Feature("log-dirs-several", "`LogDirsCommand --describe` of a broker with two log directories"),
     Feature("reassign-log-dirs", "move a replica to another log directory, and verify it"),
+    Feature(
+        "reassign-log-dirs-throttle",
+        "the same at `--replica-alter-log-dirs-throttle`: set, shown, kept, taken away",
+    ),
     Feature("remove-controller", "`MetadataQuorumCommand remove-controller`: an observer is left"),
 ]
 """Calls of tools that need more than a line; `programs/kafka_tools` has each as a function."""

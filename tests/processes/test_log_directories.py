@@ -215,7 +215,7 @@ def test_plans_name_directories(tmp_path):
             write(here.partition, [2, 3, 1])
             code, told = tool(*flags, "--execute")
             assert code == 0
-            assert f"started log directory move for: {here.topic}-{here.partition}-1" in told
+            assert f"for replica {here.topic}-{here.partition} with broker 1 \n" in told
             assert tool("reassign", "verify", plan, "--watch", "--timeout", 50)[0] == 0
             code, told = tool(*flags, "--verify")
             replica = f"{here.topic}-{here.partition}-1"
@@ -230,9 +230,11 @@ def test_a_throttled_move_serves_is_taken_back_and_ends(tmp_path, ours):
     """By our command and by the flags of Kafka's: the only replica serves while it is copied."""
     running = local_cluster.found(tmp_path / "data", brokers=1)
     with_directories(running, 1, "second")
-    plan, first = tmp_path / "plan.json", str(running.data_path(1))
-    entry = {"topic": "orders", "partition": 0, "replicas": [1], "log_dirs": [first]}
-    plan.write_text(json.dumps({"version": 1, "partitions": [entry]}))
+    first, second = str(running.data_path(1)), str(running.directory / "second")
+    plan, other = tmp_path / "plan.json", tmp_path / "other.json"
+    for path, directory in ((plan, first), (other, second)):
+        entry = {"topic": "orders", "partition": 0, "replicas": [1], "log_dirs": [directory]}
+        path.write_text(json.dumps({"version": 1, "partitions": [entry]}))
 
     def tool(*arguments):
         command = [sys.executable, "-m", "raftlog", *map(str, arguments)]
@@ -248,7 +250,7 @@ def test_a_throttled_move_serves_is_taken_back_and_ends(tmp_path, ours):
         flags = ("kafka-reassign-partitions", "--reassignment-json-file", plan)
         execute = (*flags, "--execute", "--replica-alter-log-dirs-throttle")
         cancel, verify = (*flags, "--cancel"), (*flags, "--verify")
-        stays = "Successfully started log directory move for: orders-0-1"
+        stays = f"Successfully started moving log directory to {second} for replica orders-0"
     try:
         running.start_all()
         with BlockingClient(running.bootstrap_servers) as client:
@@ -263,6 +265,10 @@ def test_a_throttled_move_serves_is_taken_back_and_ends(tmp_path, ours):
             assert (code, "future" in told) == (0, True), told
             client.produce("orders", b"during", partition=0)
             assert tool(*verify)[0] == (1 if ours else 0)
+            # Another plan for the replica has not ended either: its verify leaves the throttle.
+            told = tool(*[other if each is plan else each for each in verify])[1]
+            assert ours or f"is being moved to log dir {first} instead of {second}." in told, told
+            assert "10000" in tool("configs", "describe", "broker", 1)[1]
             assert not moved(client, place, "broker1")
             code, told = tool(*cancel)
             assert (code, stays in told) == (0, True), told

@@ -35,6 +35,14 @@ class DirectoryState(NamedTuple):
             return "offline"
         return "done" if self.current == self.wanted else "differs"
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to wait for, as Kafka's tool has it.
+
+        The tool waits for a move to any directory, and for a directory that does not work.
+        """
+        return self.current is not None and self.future is None
+
     def as_json(self) -> dict[str, Any]:
         """The state for `--format json`."""
         return {
@@ -58,10 +66,10 @@ class DirectoryState(NamedTuple):
                 f"Partition {self.place} is not found in any live log dir on broker {self.node}. "
                 "There is likely an offline log directory on the broker."
             )
-        return (
-            f"Partition {self.place} on broker {self.node} is not being moved from log dir "
-            f"{self.current} to {self.wanted}."
-        )
+        where = f"Partition {self.place} on broker {self.node} is"
+        if self.future is not None:
+            return f"{where} being moved to log dir {self.future} instead of {self.wanted}."
+        return f"{where} not being moved from log dir {self.current} to {self.wanted}."
 
 
 async def directory_states(client: Client, wanted: Directories) -> list[DirectoryState]:
@@ -80,9 +88,11 @@ async def directory_states(client: Client, wanted: Directories) -> list[Director
 async def take_moves_back(
     client: Client, found: list[DirectoryState]
 ) -> tuple[list[DirectoryState], list[PartitionResult]]:
-    """Leave those replicas where they are that are on their way to the plan's directories: which
-    they are, and the refusals."""
-    moving = [each for each in found if each.state == "moving"]
+    """Leave the plan's replicas where they are, whichever directories they are on their way to.
+
+    Returns those that were on their way, and the refusals.
+    """
+    moving = [each for each in found if each.future is not None]
     homes: Directories = {}
     for each in moving:
         if each.current is not None:

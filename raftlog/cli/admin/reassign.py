@@ -343,7 +343,7 @@ def verify(
                     print(_summary(found), file=sys.stderr, flush=True)
                 await trio.sleep(_LOOK_SECONDS)
         topics = sorted({place.topic for place in plan})
-        moves = any(each.state == "moving" for each in lying)
+        moves = any(each.future is not None for each in lying)
         gone = not (preserve or moves) and await _ended_throttles(client, topics)
         return found, lying, gone
 
@@ -468,7 +468,7 @@ def cancel(plan_path: Path | None, all_: bool, dry_run: bool, bootstrap: str, fo
         places = sorted(place for place in moving if plan is None or place in plan)
         lying = await directory_states(client, directories)
         if dry_run:
-            return places, [each for each in lying if each.state == "moving"], []
+            return places, [each for each in lying if each.future is not None], []
         within, refused = await take_moves_back(client, lying)
         return places, within, refused + await alter(client, dict.fromkeys(places))
 

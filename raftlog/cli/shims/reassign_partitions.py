@@ -215,17 +215,17 @@ async def _execute(flags: dict[str, Any], client: Client) -> int:
         raise _Terse("Error reassigning partition(s):\n" + _lines(refused))
     print(f"Successfully started partition reassignment{_plural(len(plan))} for {_named(plan)}")
     _tell_directory_moves(
-        f"{place}-{node}" for node, named in directories.items() for place in named
+        (place, node, path) for node, named in directories.items() for place, path in named.items()
     )
     return DONE_CODE
 
 
-def _tell_directory_moves(replicas: Iterable[str]) -> None:
-    """The line of Kafka's tool about replicas that move within their broker; none without any."""
-    if named := sorted(replicas):
-        print(
-            f"Successfully started log directory move{_plural(len(named))} for: {','.join(named)}"
-        )
+def _tell_directory_moves(replicas: Iterable[tuple[TopicPartition, int, str]]) -> None:
+    """Print the line of Kafka's tool for each replica that moves within its broker."""
+    for place, node, path in sorted(replicas):
+        what = f"Successfully started moving log directory to {path}"
+        # The blank at the end is Kafka's.
+        print(f"{what} for replica {place} with broker {node} ")
 
 
 async def _throttle(
@@ -286,10 +286,10 @@ async def _verify(flags: dict[str, Any], client: Client) -> int:
         print("Status of partition reassignment:")
         for each in found:
             print(_state(each))
-        for one in lying:
-            print(one.as_kafka_says())
-    is_moving = bool(moving) or any(each.state == "moving" for each in lying)
-    if not is_moving and not flags["preserve_throttles"]:
+        # Kafka's tool has an empty line here when the plan names no directories.
+        print("\n".join(one.as_kafka_says() for one in lying))
+    is_over = not moving and all(each.is_over for each in lying)
+    if is_over and not flags["preserve_throttles"]:
         await _clear_throttles(flags, client, plan)
     return DONE_CODE
 
@@ -312,7 +312,7 @@ async def _clear_throttles(flags: dict[str, Any], client: Client, plan: Moves) -
     nodes = await take_away(client, topics)
     if flags["form"] == "text":
         told = ",".join(map(str, nodes))
-        print(f"\nClearing broker-level throttles on broker{_plural(len(nodes))} {told}")
+        print(f"Clearing broker-level throttles on broker{_plural(len(nodes))} {told}")
         print(f"Clearing topic-level throttles on topic{_plural(len(topics))} {','.join(topics)}")
 
 
@@ -338,7 +338,7 @@ async def _cancel(flags: dict[str, Any], client: Client) -> int:
     else:
         print("None of the specified partition reassignments are active.")
     if within:
-        _tell_directory_moves(f"{each.place}-{each.node}" for each in within)
+        _tell_directory_moves((each.place, each.node, each.current or "") for each in within)
     else:
         print("None of the specified partition moves are active.")
     if not flags["preserve_throttles"]:

@@ -250,22 +250,62 @@ def log_dirs_several(place):
     speaking.expect(own, [True, True], "a part of the topic in each")
 
 
-def reassign_log_dirs(place):
-    """Move a replica to another directory; --verify tells when it has moved."""
-    log_dirs_several(place)
+def to_other_directory(place):
+    """Returns the plan that moves broker 1's replica of partition 0 to its other directory, and
+    this directory."""
     name = f"{place.topic}-0"
     [target] = [path for path, names in broker_directories(place).items() if name not in names]
     plan = {"topic": place.topic, "partition": 0, "replicas": [1, 2, 3]}
-    plan["log_dirs"] = [target, "any", "any"]
-    move = ("ReassignPartitionsCommand", place, plan)
-    with_plan(*move, "--execute", "--reassignment-json-file")
+    return {**plan, "log_dirs": [target, "any", "any"]}, target
+
+
+def verify_until_moved(place, plan, target):
+    """Wait until --verify says that the replica has moved; its directory must say so as well."""
     deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
-        told = with_plan(*move, "--verify", "--reassignment-json-file")
-        if re.search(r"completed successfully", told.partition("replica")[2]):
-            break
-    moved = broker_directories(place)[target]
-    speaking.expect_among(name, moved, "replicas of the other directory")
+    moved = False
+    while not moved and time.monotonic() < deadline:
+        told = with_plan(
+            "ReassignPartitionsCommand", place, plan, "--verify", "--reassignment-json-file"
+        )
+        moved = "completed successfully" in told.partition("replica")[2]
+    names = broker_directories(place)[target]
+    speaking.expect_among(f"{place.topic}-0", names, "replicas of the other directory")
+
+
+def reassign_log_dirs(place):
+    """Move a replica to another directory; --verify tells when it has moved."""
+    log_dirs_several(place)
+    plan, target = to_other_directory(place)
+    with_plan("ReassignPartitionsCommand", place, plan, "--execute", "--reassignment-json-file")
+    verify_until_moved(place, plan, target)
+
+
+def reassign_log_dirs_throttle(place):
+    """Move a replica of 3 MB at 100 kB a second.
+
+    The throttle is there while it moves, and --verify takes it away at the end.
+    """
+    log_dirs_several(place)
+    plan, target = to_other_directory(place)
+    run(
+        "ProducerPerformance",
+        *("--topic", place.topic, "--num-records", "12000", "--record-size", "1000"),
+        *("--throughput", "-1", PRODUCING, f"bootstrap.servers={place.bootstrap}"),
+    )
+    tool = ("ReassignPartitionsCommand", place, plan)
+    throttle = ["--replica-alter-log-dirs-throttle", "100000"]
+    with_plan(*tool, "--execute", *throttle, "--reassignment-json-file")
+    rate = "replica.alter.log.dirs.io.max.bytes.per.second=100000"
+    told = run("ConfigCommand", *server(place), "--describe", "--broker", "1")
+    speaking.expect(rate in told, True, f"the throttle in {told!r}")
+    told = with_plan(*tool, "--verify", "--reassignment-json-file")
+    speaking.expect("is still in progress" in told, True, f"a move under way in {told!r}")
+    # The same flag with another number sends the rest faster.
+    more = ["--additional", "--execute", "--replica-alter-log-dirs-throttle", "10000000"]
+    with_plan(*tool, *more, "--reassignment-json-file")
+    verify_until_moved(place, plan, target)
+    told = run("ConfigCommand", *server(place), "--describe", "--broker", "1")
+    speaking.expect("io.max.bytes" in told, False, f"a throttle in {told!r}")
 
 
 def remove_controller(place):
@@ -355,6 +395,7 @@ FEATURES = {
     "transaction": transaction,
     "log-dirs-several": log_dirs_several,
     "reassign-log-dirs": reassign_log_dirs,
+    "reassign-log-dirs-throttle": reassign_log_dirs_throttle,
     "remove-controller": remove_controller,
     "kip-848": group(CONSUMER_PROPERTY, "group.protocol=consumer"),
 }
