@@ -15,9 +15,7 @@ Rules:
    goes below commit, finds the chain and offset to continue from.
 """
 
-from bisect import bisect_right
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import final
 
 from raftlog.base.binary import Buffer
@@ -25,13 +23,11 @@ from raftlog.base.buggify import buggify
 from raftlog.base.entries import Entry, EntryKind, InstallPosition, LogPosition
 from raftlog.base.errors import CorruptData
 from raftlog.base.ids import Chain, IoId, Offset, RaftIndex, Term
-from raftlog.base.limits import SEGMENT_HEADER_BYTES
 from raftlog.records.chain import chain_next
 from raftlog.records.control import parse_control_entry, read_membership_body
 from raftlog.records.slices import FileSlice
 from raftlog.storage.log_end import FileEnd, LogParts
 from raftlog.storage.ops import WriteOp
-from raftlog.storage.pending import PendingWrites
 from raftlog.storage.read_plan import ReadPlanner
 from raftlog.storage.recent_window import RecentWindow
 from raftlog.storage.replica import (
@@ -39,14 +35,13 @@ from raftlog.storage.replica import (
     LogOptions,
     Mark,
     ReplicaSpec,
-    segment_name,
     snapshot_name,
 )
-from raftlog.storage.rounds import Rounds
+from raftlog.storage.rounds import Rounds, index_of
+from raftlog.storage.segment_files import SegmentFiles
 from raftlog.storage.segments.cold import ColdRead, Learned, SegmentsRemoved
 from raftlog.storage.segments.jobs import remove_files
-from raftlog.storage.segments.segment import Gap, Segment, empties, position_before
-from raftlog.storage.segments.segment_header import SegmentHeader, write_segment_header
+from raftlog.storage.segments.segment import Gap, Segment
 from raftlog.storage.segments.snapshot import snapshot_bytes
 from raftlog.storage.segments.sparse_index import SegmentIndex, TermRow
 from raftlog.storage.segments.term_table import TermTable
@@ -67,11 +62,10 @@ class PartitionLog:
     """
 
     __slots__ = (
-        "_commit", "_file_due", "_file_needed", "_jobs", "_mark_from", "_new_file_resets",
-        "_pending", "_planner", "_repair", "_rolls", "_rounds", "_segment_bytes", "_segments",
-        "_sequence", "_window", "_window_slack", "first_index", "judged", "last_chain",
-        "last_index", "last_term", "log_start", "memberships", "next_offset", "options",
-        "prev_chain", "prev_term", "spec", "start_marker", "terms",
+        "_commit", "_files", "_jobs", "_mark_from", "_planner", "_repair", "_rounds", "_window",
+        "_window_slack", "first_index", "judged", "last_chain", "last_index", "last_term",
+        "log_start", "memberships", "next_offset", "options", "prev_chain", "prev_term", "spec",
+        "start_marker", "terms",
     )  # fmt: skip
 
     def __init__(self, spec: ReplicaSpec, options: LogOptions, parts: LogParts) -> None:
@@ -83,29 +77,27 @@ class PartitionLog:
         self.log_start, self.start_marker = parts.log_start, RaftIndex(0)
         self.memberships = list(parts.memberships)
         self.last_index, self.last_term, self.last_chain, self.next_offset = parts.end.end
-        self._segments = parts.segments
-        self._segment_bytes = options.segment_bytes
+        self._files = SegmentFiles(spec, options, parts)
         self._window = parts.window
         self._window_slack = options.window_bytes + options.window_bytes // 4
         self.terms = parts.terms
-        self._sequence, self._repair = parts.file_sequence, parts.repair
-        self._file_due = parts.repair is not None and parts.repair_file_due
-        self._file_needed = False
+        self._repair = parts.repair
         self.judged: bytes | None = None  # a state that `install` need not judge
-        self._mark_from = self._sequence + 1 if self._file_due else 0
-        self._new_file_resets = parts.new_file_resets
+        self._mark_from = self._files.next_sequence if self._files.due else 0
         self._commit, self._rounds = RaftIndex(0), Rounds(parts.end)
-        path = parts.segments[-1].path if parts.segments else ""
-        self._pending = PendingWrites(spec.group, path, parts.end.position, parts.obsolete)
-        self._rolls: list[RaftIndex] = []
         self._jobs: list[ColdRead] = []
         self._planner = ReadPlanner(spec, options, parts.segments, parts.window, parts.terms)
 
     @property
     def segments(self) -> Sequence[Segment]:
         """The live segments, oldest first."""
-        self._settle_active()
-        return self._segments
+        self._files.settle(self.end)
+        return self._files.segments
+
+    @property
+    def end(self) -> LogEnd:
+        """The place after the last entry."""
+        return LogEnd(self.last_index, self.last_term, self.last_chain, self.next_offset)
 
     @property
     def gaps(self) -> Sequence[Gap]:
@@ -169,20 +161,16 @@ class PartitionLog:
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Add entries that continue the log; a higher term begins with its term-start entry."""
-        window, pending = self._window, self._pending
+        window, files = self._window, self._files
+        pending = files.pending
         for entry in entries:
             index = entry.raft_index
             assert index == self.last_index + 1, (index, self.last_index)
             assert entry.base_offset == self.next_offset, (entry.base_offset, self.next_offset)
-            size = len(entry.batch)
-            position = pending.position
-            full = position + size > self._segment_bytes or buggify("early-roll")
-            full = full or (entry.kind is EntryKind.LOG_START and empties(entry, self.spec.path))
-            if self._file_due or (full and position > SEGMENT_HEADER_BYTES):
+            if files.must_begin(entry):
                 self._begin_file(entry.term)
-                position = pending.position
-            before = self.last_chain
-            sparse = self._segments[-1].index
+            position, before = pending.position, self.last_chain
+            sparse = files.segments[-1].index
             assert sparse is not None, index
             if entry.kind or entry.term != self.last_term:
                 self._note_raft_entry(entry, sparse)
@@ -217,20 +205,16 @@ class PartitionLog:
         end = self._end_before(index)
         position = self._window.position_of(index)
         assert position is not None, (index, self._window.first)
-        self._settle_active()
-        sequence = self._drop_segments_from(index)
-        if self._segments and self._segments[-1].end_index > index:
-            self._segments[-1].cut(end, position)
-            self._jobs.append(self._planner.index_job(self._segments[-1]))
-            sequence = self._segments[-1].header.file_sequence
+        self._files.settle(self.end)
+        place, shortened = self._files.cut(end, position)
+        if shortened is not None:
+            self._jobs.append(self._planner.index_job(shortened))
         self._window.cut(index)
         self.terms.cut(index)
         self._planner.forget()
         self.memberships = [pair for pair in self.memberships if pair[0] < index]
-        self._rolls = [roll for roll in self._rolls if roll < index]
         self._set_end(end)
-        self._rounds.clamp(FileEnd(end, sequence, position))
-        self._file_due = self._file_needed = True
+        self._rounds.clamp(place)
 
     def _end_before(self, index: RaftIndex) -> LogEnd:
         before = RaftIndex(index - 1)
@@ -240,25 +224,14 @@ class PartitionLog:
         assert offset is not None, (index, self._window.first)
         return LogEnd(before, term, chain, offset)
 
-    def _drop_segments_from(self, index: RaftIndex) -> int:
-        """Give up the files that hold nothing below `index`; returns the sequence of the oldest."""
-        sequence = self._segments[-1].header.file_sequence if self._segments else self._sequence
-        while self._segments and self._segments[-1].first_index >= index:
-            segment = self._segments.pop()
-            sequence = segment.header.file_sequence
-            self._pending.obsolete.append(segment.path)
-            # A file that takes the place of one with the reset flag carries the flag too.
-            self._new_file_resets = not self._segments and segment.header.reset
-        return sequence
-
     def install(self, position: InstallPosition, snapshot: Buffer) -> None:
         """Forget all entries and begin after `position`, as one switch. The snapshot's file is
         synced before the header that makes all older files void. A bad one changes nothing."""
         path = f"{self.spec.path}/{snapshot_name(RaftIndex(position.raft_index + 1))}"
         judged, self.judged = self.judged == snapshot, None
-        self._pending.create(path, snapshot_bytes(self.spec, position, snapshot, judged=judged))
-        self._pending.obsolete += [segment.path for segment in self._segments]
-        self._segments.clear()
+        content = snapshot_bytes(self.spec, position, snapshot, judged=judged)
+        self._files.pending.create(path, content)
+        self._files.replace()
         self.first_index = RaftIndex(position.raft_index + 1)
         self.prev_term, self.prev_chain = position.term, position.chain
         self.log_start, self.start_marker = position.log_start, RaftIndex(0)
@@ -268,72 +241,40 @@ class PartitionLog:
         self.terms = TermTable(position.term, position.raft_index, position.next_offset)
         self._window = RecentWindow(self.first_index, position.next_offset)
         self._planner.replace(self._window, self.terms)
-        self._rolls.clear()
         self._rounds.overtake()
         self._commit = RaftIndex(0)
-        self._file_due = self._file_needed = self._new_file_resets = True
 
     def _set_end(self, end: LogEnd) -> None:
         self.last_index, self.last_term, self.last_chain, self.next_offset = end
 
     def _begin_file(self, term: Term) -> None:
         """Begin the next file with the next entry, which is of `term`."""
-        self._settle_active()
-        if not self._file_due:
-            self._rolls.append(RaftIndex(self.last_index + 1))
-            self._jobs.append(self._planner.index_job(self._segments[-1]))
-        self._sequence += 1
-        header = self._header(term)
-        path = f"{self.spec.path}/{segment_name(header.first_index, self._sequence)}"
-        self._pending.begin_segment(path, write_segment_header(header))
-        end = LogEnd(self.last_index, self.last_term, self.last_chain, self.next_offset)
-        index = SegmentIndex(self.options.interval_bytes)
-        self._segments += [Segment(path, header, end, SEGMENT_HEADER_BYTES, index, None, True)]
-        self._file_due = self._file_needed = self._new_file_resets = False
+        files, end = self._files, self.end
+        files.settle(end)
+        if not files.due:
+            self._jobs.append(self._planner.index_job(files.segments[-1]))
+        files.begin(end, term, self.memberships[-1], self.log_start, self.damaged_until)
 
     def resize(self, segment_bytes: int) -> None:
         """Change the size at which segments roll, from the next entry on."""
-        self.options, self._segment_bytes = self.options.resized(segment_bytes), segment_bytes
+        self.options = self.options.resized(segment_bytes)
+        self._files.resize(segment_bytes)
 
     def roll(self) -> None:
         """Close the active segment if it holds entries: the next one begins with this round."""
-        if not self._file_due and self._pending.position > SEGMENT_HEADER_BYTES:
+        if self._files.holds_entries:
             self._begin_file(self.last_term)
-
-    def _header(self, term: Term) -> SegmentHeader:
-        membership_index, membership = self.memberships[-1]
-        return SegmentHeader(
-            cluster=self.spec.cluster,
-            group=self.spec.group,
-            replica=self.spec.replica,
-            file_sequence=self._sequence,
-            first_index=RaftIndex(self.last_index + 1),
-            base_offset=self.next_offset,
-            term_before=self.last_term,
-            term=term,
-            chain_before=self.last_chain,
-            log_start=self.log_start,
-            membership=membership,
-            membership_index=membership_index,
-            reset=self._new_file_resets,
-            repair=self.damaged_until,
-        )
 
     # --- writing ----------------------------------------------------------------------------------
 
     def take_ops(self, io_id: IoId) -> list[WriteOp]:
         """The operations of the round `io_id`, in order; [] when there is nothing to write."""
-        if self._file_needed:
+        if self._files.needs_file:
             self._begin_file(self.last_term)
-        ops, obsolete = self._pending.take()
+        ops, obsolete = self._files.take()
         if ops:
-            self._rounds.begin(io_id, self._here(), obsolete)
+            self._rounds.begin(io_id, self._files.place(self.end), obsolete)
         return ops
-
-    def _here(self) -> FileEnd:
-        end = LogEnd(self.last_index, self.last_term, self.last_chain, self.next_offset)
-        sequence = self._segments[-1].header.file_sequence
-        return FileEnd(end, sequence, self._pending.position)
 
     def written(self, io_id: IoId) -> None:
         """Note that the round's bytes can be read from files. An unknown io_id changes nothing."""
@@ -347,12 +288,12 @@ class PartitionLog:
     @property
     def written_index(self) -> RaftIndex:
         """The last entry that can be read from files; 0 when an install is not written yet."""
-        return self._rounds.written.end.raft_index if self._rounds.written else RaftIndex(0)
+        return index_of(self._rounds.written)
 
     @property
     def durable_index(self) -> RaftIndex:
         """The last entry that survives a crash; 0 when an install is not durable yet."""
-        return self._rounds.durable.end.raft_index if self._rounds.durable else RaftIndex(0)
+        return index_of(self._rounds.durable)
 
     @property
     def durable_end(self) -> LogPosition | None:
@@ -441,22 +382,19 @@ class PartitionLog:
     def take_rolls(self) -> list[RaftIndex]:
         """First indexes of the segments begun since the last call. The state before each of them
         should be written with `write_snapshot` at `position_before(index)`."""
-        rolls, self._rolls = self._rolls, []
-        return rolls
+        return self._files.take_rolls()
 
     def position_before(self, index: RaftIndex) -> InstallPosition:
         """The place before a segment's first entry."""
-        ordinal = bisect_right(self._segments, index, key=attrgetter("first_index")) - 1
-        position = position_before(self._segments[ordinal].header)
-        assert position.raft_index == index - 1, (index, position.raft_index)
-        return position
+        return self._files.position_before(index)
 
     @property
     def snapshot_position(self) -> InstallPosition:
         """The place before the first entry: what an install sends. A log start above it comes from
         a marker that the follower will find among the entries behind it."""
         index, membership = self.memberships[0]
-        next_offset = self._segments[0].base_offset if self._segments else self.next_offset
+        segments = self._files.segments
+        next_offset = segments[0].base_offset if segments else self.next_offset
         return InstallPosition(
             raft_index=RaftIndex(self.first_index - 1),
             term=self.prev_term,
@@ -475,11 +413,9 @@ class PartitionLog:
 
     def _head_moved(self, first_index: RaftIndex) -> None:
         """Drop the segments below the one that begins at `first_index`: their files are gone."""
-        if first_index <= self.first_index or not self._segments:
+        if first_index <= self.first_index or not self._files.segments:
             return
-        while self._segments[0].first_index < first_index:
-            del self._segments[0]
-        header = self._segments[0].header
+        header = self._files.drop_before(first_index)
         self.first_index = header.first_index
         self.prev_term, self.prev_chain = header.term_before, header.chain_before
         self.terms.drop_before(RaftIndex(header.first_index - 1), header.base_offset)
@@ -488,13 +424,5 @@ class PartitionLog:
         self._planner.look_for_gaps()
 
     def _settled(self) -> ReadPlanner:
-        self._settle_active()
+        self._files.settle(self.end)
         return self._planner
-
-    def _settle_active(self) -> None:
-        """Bring the last segment's own end up to date with the log's."""
-        if self._segments and not self._file_due:
-            segment = self._segments[-1]
-            if segment.end[:2] != (self.last_index, self.last_term):
-                segment.end = self._here().end
-            segment.end_position = self._pending.position

@@ -62,13 +62,13 @@ class Rounds:
         The entries behind it are gone, whatever comes to lie at their indexes (etcd's append ABA).
         """
         self._flights = deque(
-            _Flight(io_id, min(end, cut, key=_index_of), obsolete)
+            _Flight(io_id, min(end, cut, key=index_of), obsolete)
             for io_id, end, obsolete in self._flights
         )
         if self.written is not None:
-            self.written = min(self.written, cut, key=_index_of)
+            self.written = min(self.written, cut, key=index_of)
         if self.durable is not None:
-            self.durable = min(self.durable, cut, key=_index_of)
+            self.durable = min(self.durable, cut, key=index_of)
 
     def overtake(self) -> None:
         """Void all rounds in flight, since the log begins again after an install."""
@@ -86,5 +86,6 @@ def _later(known: FileEnd | None, end: FileEnd) -> FileEnd | None:
     return known
 
 
-def _index_of(end: FileEnd) -> RaftIndex:
-    return end.end.raft_index
+def index_of(end: FileEnd | None) -> RaftIndex:
+    """The last entry before an end; 0 when an install is neither written nor durable."""
+    return end.end.raft_index if end is not None else RaftIndex(0)

@@ -13,7 +13,7 @@ from raftlog_sim.world.disk import Keep
 
 from raftlog.base.entries import EntryKind
 from raftlog.records.control import write_log_start
-from raftlog.storage import partition_log
+from raftlog.storage import segment_files
 from raftlog.storage.boot.recovery import ReplicaState
 from raftlog.storage.replica import index_name
 from raftlog.storage.segments.snapshot import write_snapshot
@@ -76,7 +76,7 @@ def outrun_with(records):
 def outrun(monkeypatch):
     """Three segments; the marker ends the second one, and all headers were written before it. So an
     earlier release wrote: today a marker that empties the log begins a segment of its own."""
-    monkeypatch.setattr(partition_log, "empties", lambda *_: False)
+    monkeypatch.setattr(segment_files, "empties", lambda *_: False)
     driver = next(filter(None, map(outrun_with, range(1, 9))))
     assert driver.log.segments[2].first_index == driver.log.start_marker + 1
     assert driver.log.segments[2].header.log_start < driver.log.log_start

@@ -69,7 +69,7 @@ class MembershipChecks:
                 return f"{where}, which is no such entry: {entries}"
             term = log.term_at(index)
         else:
-            head = log._segments[0].header if log._segments else None
+            head = log._files.segments[0].header if log._files.segments else None
             if head is not None and (head.membership_index, head.membership) != used:
                 return f"{where}, the header of its head segment says {head}"
             term = None

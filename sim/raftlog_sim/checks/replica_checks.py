@@ -204,7 +204,7 @@ class ReplicaChecks:
                 f"{replica.me} has log start {start} in group {replica.group} at entry {applied}; "
                 f"markers say {known.log_start_at(applied)} there, {known.log_start} at their last"
             )
-        head = log._segments[0].base_offset if log._segments else log.next_offset
+        head = log._files.segments[0].base_offset if log._files.segments else log.next_offset
         if head > known.log_start:
             return (
                 f"the log of {replica.me} in group {replica.group} begins at {head}, all that is "
