@@ -154,3 +154,33 @@ ReplayIsLive.TestCase.settings = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 TestReplayIsLive = ReplayIsLive.TestCase
+
+
+def test_entries_that_leave_memory_during_a_replay_are_read_from_the_files(monkeypatch):
+    """Regression (swarm seed 56): the replay of a boot took long, and what was committed meanwhile
+    was shed. The broker took it for impossible, and stopped."""
+    monkeypatch.setattr(walked_parts, "RECOVERED_WINDOW_BYTES", 256)
+    monkeypatch.setattr(machine_feed, "MACHINE_REPLAY_BYTES", 700)
+    group = Group(1, 2, 3, machine=LastValues, options=TINY, config=CONFIG)
+    group.elect(1)
+
+    def propose(count):
+        for number in range(count):
+            pair = b"%d" % (number % 4), b"%d" % number + b"x" * 300
+            group[1].propose_records(pairs(pair), FAR, [].append, group.now, group.wall)
+        group.settle()
+
+    propose(12)
+    group.crash(3, Keep.ALL)
+    group.restart(3)
+    group.places[3].jobs_held = True  # the replay waits for its first read
+    found = group[3].log.last_index
+    for _ in range(6):  # a commit that is known lets the next append shed
+        propose(4)
+        group.advance(ELECTION)
+    assert group[3].applied_index < found < group[3].commit
+    assert group[3].log.entries(found + 1, 1) is None, "it is in memory still"
+    group.places[3].jobs_held = False
+    group.advance(2 * ELECTION)
+    assert group[3].applied_index == group[3].commit > found + 20
+    assert group[3].machine.snapshot() == group[1].machine.snapshot()

@@ -3,12 +3,13 @@
 Theory of operation:
 1. Live. Every take calls `advance` with the commit. The newly committed entries are still in
    memory, for the log drops only entries below a commit that `set_commit` told it, and the same
-   take applied those. So the machine is never behind the commit when the turn ends.
+   take applied those. So a machine that was level is never behind the commit when the turn ends.
 2. Boot. The machine begins with the newest snapshot of this log and is behind the commit. `advance`
    feeds it a bounded number of bytes a turn, from memory or by jobs that read the files, until it
-   is level. Entries that the boot found on the disk (`_on_disk`) may be committed much later, and
-   are then read in the same way. Before a leader serves from its machine it commits an entry of its
-   own term, which lies behind them. From then on everything is live.
+   is level. Entries that come meanwhile may be committed and leave memory before their turn: they
+   are read from the files too. Entries that the boot found on the disk (`_on_disk`) may be
+   committed much later, and are then read in the same way. Before a leader serves from its machine
+   it commits an entry of its own term, which lies behind them. From then on everything is live.
 3. Install. The installed state replaces the machine. A job has made a machine of it
    (`install_judge`).
 
@@ -195,8 +196,9 @@ class MachineFeed:
             first = RaftIndex(self.applied + 1)
             entries = self._log.entries(first, left)
             if entries is None:
-                # Only entries that a boot found are read from a file; live ones are in memory.
-                assert first <= self._on_disk, (first, self._on_disk, commit)
+                # A machine that was level finds live entries in memory. One that replays does not:
+                # the log may have dropped what was committed while it did, which is durable.
+                assert self._replaying or first <= self._on_disk, (first, self._on_disk, commit)
                 self._replaying = True
                 self._read(first, commit)
                 return
