@@ -13,6 +13,7 @@ A row is written before the turn, so that the turn that breaks a broker is in th
 """
 
 import enum
+import re
 import struct
 from typing import Final, NamedTuple, final
 
@@ -21,6 +22,7 @@ from raftlog.base.binary import Buffer, Reader
 from raftlog.base.checksum import crc32c
 from raftlog.base.errors import CorruptData, FutureFormat
 from raftlog.base.limits import RECORDING_BYTES_MAX
+from raftlog.base.units import MIB
 
 MAGIC: Final = b"rlrecord"
 VERSION: Final = 1
@@ -29,6 +31,12 @@ _ROW_HEAD: Final = struct.Struct(">BI")
 ROW_HEAD_BYTES: Final = _ROW_HEAD.size
 CRC_BYTES: Final = 4
 _ON: Final = "recording"
+_SEARCHED_BYTES_MAX: Final = 1 * MIB
+"""How far a whole row is looked for behind one whose size may be wrong. Most rows have some hundred
+bytes."""
+_SMALL_ROW: Final = re.compile(rb"(?=....[\x01-\x04]\x00\x00[\x00-\x0f])", re.DOTALL)
+"""The checksum of a row and the head of the next, which has less than 4 KiB: a search through a
+forged file then ends soon."""
 
 
 @final
@@ -70,7 +78,7 @@ class RowReader:
     """Reads rows from the bytes of a recording.
 
     A recording may end inside a row, where its process was killed: `torn` then says so, and there
-    is no further row. A row whose checksum is wrong before the end is `CorruptData`.
+    is no further row. A row whose checksum or size is wrong is `CorruptData`.
     """
 
     def __init__(self, content: Buffer, on: str = _ON) -> None:
@@ -102,8 +110,9 @@ class RowReader:
         if size > RECORDING_BYTES_MAX:
             raise reader.fail(f"a row of {amount(size, 'byte')}")
         if size + CRC_BYTES > reader.remaining():
+            if self._goes_on(kind, reader.take(reader.remaining())):
+                raise reader.fail(f"the size of the row at byte {position} is wrong")
             self.torn = True
-            reader.take(reader.remaining())
             return None
         body = reader.take(size)
         self._crc = crc32c(body, crc32c(head, self._crc))
@@ -112,3 +121,28 @@ class RowReader:
         if kind not in RowKind.__members__.values():
             raise reader.fail(f"a row of unknown kind {kind}")
         return RecordingRow(RowKind(kind), body, position)
+
+    def _goes_on(self, kind: int, rest: memoryview) -> bool:
+        """Whether the row of this kind ends within the `rest` behind its head, so that its size is
+        wrong. Then it is the last row, or a whole row lies behind it."""
+        size = len(rest) - CRC_BYTES
+        if size >= 0 and _is_sealed(_ROW_HEAD.pack(kind, size), rest, self._crc):
+            return True
+        for found in _SMALL_ROW.finditer(rest[:_SEARCHED_BYTES_MAX]):
+            before, begin = found.start(), found.start() + CRC_BYTES
+            head = rest[begin : begin + ROW_HEAD_BYTES]
+            crc = int.from_bytes(rest[before:begin], "big")
+            if len(head) == ROW_HEAD_BYTES and _is_sealed(
+                head, rest[begin + ROW_HEAD_BYTES :], crc
+            ):
+                return True
+        return False
+
+
+def _is_sealed(head: Buffer, rest: memoryview, crc: int) -> bool:
+    """Whether a whole row has this head and begins `rest` with its body; `crc` is that of the row
+    before."""
+    size = int.from_bytes(head[1:], "big")
+    sealed = rest[size : size + CRC_BYTES]
+    wanted = crc32c(rest[:size], crc32c(head, crc))
+    return len(sealed) == CRC_BYTES and int.from_bytes(sealed, "big") == wanted

@@ -207,16 +207,17 @@ def test_a_recording_that_was_cut_short_is_played_as_far_as_it_goes():
 
 
 def test_a_changed_byte_is_corrupt_data():
-    """A changed size is another matter: it looks like the end of a recording that was cut short."""
     reader, places = RowReader(bytes(longest().rows)), []
     while (row := reader.next()) is not None:
         places.append((row.position, len(row.body)))
     position, size = places[len(places) // 2]
     assert size > 0
-    rows = bytearray(longest().rows)
-    rows[position + ROW_HEAD_BYTES + size // 2] ^= 1
-    with pytest.raises(CorruptData):
-        replay_of(bytes(rows)).run()
+    body = position + ROW_HEAD_BYTES
+    for at in (*range(position, body), body + size // 2):
+        rows = bytearray(longest().rows)
+        rows[at] ^= 1
+        with pytest.raises(CorruptData):
+            replay_of(bytes(rows)).run()
 
 
 # --- laws of the recorder -------------------------------------------------------------------------
