@@ -65,11 +65,11 @@ class RefusedError(OperatingError):
 
 
 def add_command(
-    parsers: Parsers, name: str, run: Command, what: str, example: str
+    parsers: Parsers, name: str, run: Command, what: str, example: str, *, of: str = "raftlog sim"
 ) -> argparse.ArgumentParser:
-    """Add a command with its help and an example."""
+    """Add a command with its help and an example. `of` is the command that users call it by."""
     parser: argparse.ArgumentParser = parsers.add_parser(
-        name, help=what, description=what, epilog=f"Example: raftlog sim {example}"
+        name, prog=f"{of} {name}", help=what, description=what, epilog=f"Example: {of} {example}"
     )
     parser.set_defaults(run=run)
     parser.add_argument(

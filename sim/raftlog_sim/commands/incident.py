@@ -25,7 +25,7 @@ def add(parsers: common.Parsers) -> None:
     """Add `incident` to the commands."""
     parser = common.add_command(
         parsers, "incident", _incident, "look into recordings of brokers, and play them again",
-        "incident replay failures/test_orders/recordings",
+        "incident replay failures/test_orders/recordings", of="raftlog",
     )  # fmt: skip
     parser.add_argument(
         "action", choices=sorted(_ACTIONS),

@@ -37,7 +37,7 @@ def test_wrong_usage_under_format_json_is_one_json_error(name, capsys):
         assert code == 64
         assert said.out == ""
         error = is_error(said.err)
-        assert error["on"].startswith("raftlog sim")
+        assert error["on"] in ("raftlog sim", f"raftlog sim {name}", f"raftlog {name}")
         assert "--help" in error["do"]
 
 
@@ -249,3 +249,11 @@ def test_so_it_is_where_no_runs_can_be_kept(command, tmp_path, monkeypatch, caps
 def test_to_ask_whether_a_folder_can_be_written_makes_none(tmp_path):
     check_writable(tmp_path / "a" / "b")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_incidents_go_by_the_name_that_users_type(capsys):
+    with pytest.raises(SystemExit):
+        main(["incident", "--help"])
+    told = capsys.readouterr().out
+    assert "Example: raftlog incident replay" in told
+    assert "raftlog sim" not in told
