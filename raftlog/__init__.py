@@ -38,7 +38,8 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(home), name)
+    imported = import_module("raftlog.base.imports").imported
+    value: object = getattr(imported(home), name)
     globals()[name] = value
     return value
 

@@ -38,6 +38,25 @@ def test_a_broker_that_is_not_under_test_loads_no_faults():
     assert {name for name in loaded if name.startswith("raftlog.testing")} == set()
 
 
+def test_a_cluster_of_processes_loads_no_broker_and_no_client():
+    """It would take as long as the start of a broker, before the brokers start."""
+    loaded = loaded_by("import raftlog; raftlog.Cluster(processes=True)")
+    floors = tuple(f"raftlog.{each}." for each in ("broker", "partition", "raft", "groups"))
+    assert {name for name in loaded if name.startswith(floors)} == set()
+    shells = {"raftlog.runtime.server", "raftlog.client.core.client", "raftlog.client.blocking"}
+    assert loaded & shells == set()
+
+
+def test_the_garbage_collector_waits_while_a_public_name_is_loaded():
+    """It would look through the new classes and functions again and again."""
+    script = (
+        "import gc, raftlog; seen = []\n"
+        "gc.callbacks.append(lambda phase, told: seen.append(phase))\n"
+        "raftlog.Cluster; print(seen.count('start') <= 1, gc.isenabled())"
+    )
+    assert run("-c", script).stdout == "True True\n"
+
+
 def test_an_unknown_name_is_refused_as_python_does():
     with pytest.raises(AttributeError, match="no attribute 'Clutser'"):
         _ = raftlog.Clutser

@@ -5,20 +5,18 @@ Exit codes: 0 done or valid, 1 failed or invalid, 2 unknown, 64 wrong usage, 130
 {"version": 1, "error": {"what", "on", "do"}}.
 """
 
-import gc
 import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from itertools import pairwise
-from types import ModuleType
 from typing import Final, NoReturn, final
 
 import click
 
 from raftlog.base.error_text import error_text
 from raftlog.base.errors import RaftlogError
+from raftlog.base.imports import imported
 from raftlog.cli.output.render import UNKNOWN_CODE, USAGE_CODE, print_json
 
 _INTERRUPTED_CODE: Final = 130
@@ -161,25 +159,13 @@ class _LazyGroup(click.Group):
         home = COMMANDS.get(cmd_name)
         if home is None:
             return None
-        command = getattr(_imported(home[0]), home[1])
+        command = getattr(imported(home[0]), home[1])
         assert isinstance(command, click.Command), home
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name][2]) for name in self.list_commands(ctx)])
-
-
-def _imported(module: str) -> ModuleType:
-    """Import a command. Classes and functions live as long as the process: the garbage collector
-    would look through them 150 times, a fifth of the CPU time of a broker's imports."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        return import_module(module)
-    finally:
-        if collects:
-            gc.enable()
 
 
 @click.group(

@@ -10,7 +10,7 @@ from raftlog.base.amounts import amount
 from raftlog.base.ids import NodeId
 from raftlog.cli.data_directory import data_disk
 from raftlog.cli.output.render import FAILED_CODE, format_option, print_json, print_table
-from raftlog.runtime.disks.log_dirs import hold_lock
+from raftlog.runtime.disks.locks import hold_lock
 from raftlog.runtime.offline.recluster import Reclustering, recluster
 from raftlog.runtime.offline.recover import (
     FORCED,

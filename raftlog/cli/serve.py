@@ -16,12 +16,13 @@ import trio
 from raftlog.cli.output.render import format_option, print_json_line
 from raftlog.cli.settings import parse_settings
 from raftlog.runtime import server
-from raftlog.runtime.fault_port import TEST_DISK, Faults, TestDisk
+from raftlog.runtime.fault_port import Faults
 from raftlog.runtime.real_ports import SystemClock
 from raftlog.runtime.recording_port import Recordings
 from raftlog.runtime.server import Started
 from raftlog.runtime.settings import config_file
 from raftlog.runtime.settings.config_file import ServerConfig
+from raftlog.runtime.settings.fault_settings import TEST_DISK, TestDisk
 from raftlog.runtime.tracing import JsonTracer
 
 _ROOT_WARNING: Final = (
@@ -131,7 +132,7 @@ def _test_disk(config: ServerConfig, tracer: JsonTracer) -> TestDisk | None:
         return None
     from raftlog.testing.faulty_disk import disk_from_environment
 
-    return disk_from_environment(config, tracer)
+    return disk_from_environment(tracer, loopback_only=config.loopback_only())
 
 
 def _report(form: str, started: Started) -> None:

@@ -18,16 +18,14 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Final, Self, final
+from typing import TYPE_CHECKING, Annotated, Final, Self, final
 
 from raftlog.base.amounts import amount
 from raftlog.base.arguments import between, checked, one_of
 from raftlog.base.errors import LocalMisuse, OperatingError, RaftlogError
-from raftlog.base.units import Nanos, millis
-from raftlog.client.blocking import BlockingClient
 from raftlog.client.core.arguments import NodeNumber, PartitionIndex, Seconds, TopicName
-from raftlog.client.core.asks import metadata
 from raftlog.client.system import refuse_inside_trio
+from raftlog.embed import parts
 from raftlog.embed.async_face import AsyncFace
 from raftlog.embed.event_loops import enter_in_thread, in_thread_shielded
 from raftlog.embed.faults import (
@@ -40,16 +38,18 @@ from raftlog.embed.faults import (
     node_groups,
 )
 from raftlog.embed.health import HEALTHY_SECONDS, broker_status, lacking, newest_leader
-from raftlog.embed.in_process import InProcessBrokers
 from raftlog.embed.settings import takes_faults, with_defaults
-from raftlog.embed.topic_files.fixture import Fixture
 from raftlog.kafka.error_codes import ErrorCode, error_name
-from raftlog.kafka.messages.metadata import MetadataResponse
-from raftlog.runtime.disks.recording_files import RecordingFolder
 from raftlog.runtime.local import cluster as local_cluster
 from raftlog.runtime.local.cluster import LocalCluster
 from raftlog.runtime.local.ports import HOST
 from raftlog.testing.rules import api_key_of, refuse_topic
+
+if TYPE_CHECKING:
+    from raftlog.embed.in_process import InProcessBrokers
+    from raftlog.embed.metadata_client import MetadataClient
+    from raftlog.kafka.messages.metadata import MetadataResponse
+    from raftlog.runtime.disks.recording_files import RecordingFolder
 
 BROKERS_MAX: Final = 9
 """The largest number of brokers; more do not run well on one machine."""
@@ -60,7 +60,6 @@ _POLL_SECONDS: Final = 0.02
 _UNKNOWN_SECONDS: Final = 3.0
 """How long a question about an unknown topic waits: the asked broker may not have heard of it
 yet."""
-_ANSWER_NS: Final = millis(1_000)
 
 
 @final
@@ -93,7 +92,7 @@ class Cluster:
         self._stack = ExitStack()
         self._cluster: LocalCluster | None = None
         self._inside: InProcessBrokers | None = None
-        self._client: BlockingClient | None = None
+        self._client: MetadataClient | None = None
         self._paused: set[int] = set()
         self._faults: ClusterFaults | None = None
         self.recordings: RecordingFolder | None = None
@@ -115,13 +114,14 @@ class Cluster:
         return self
 
     def _start(self) -> None:
-        loaded = None if self._fixture is None else Fixture.open(self._fixture, self._directory)
+        fixture = self._fixture
+        loaded = None if fixture is None else parts.opened_fixture(fixture, self._directory)
         directory = self._directory
         if directory is None:
             made = tempfile.TemporaryDirectory(prefix="raftlog-", ignore_cleanup_errors=True)
             directory = Path(self._stack.enter_context(made))
         if self._record is not None and not self._processes:
-            self.recordings = self._stack.enter_context(RecordingFolder(self._record))
+            self.recordings = self._stack.enter_context(parts.recording_folder(self._record))
         for attempt in range(START_ATTEMPTS):
             cluster = local_cluster.found(
                 directory.resolve(),
@@ -149,7 +149,7 @@ class Cluster:
                 self._faults = ClusterFaults(RoomsOfProcesses(cluster, self._paused))
             cluster.start_all()
         else:
-            self._inside = InProcessBrokers(cluster, self.recordings)
+            self._inside = parts.brokers_inside(cluster, self.recordings)
             if self._inside.rooms is not None:
                 self._faults = ClusterFaults(self._inside.rooms)
             self._inside.start_all()
@@ -161,7 +161,7 @@ class Cluster:
         try:
             client, self._client = self._client, None
             if client is not None:
-                client.__exit__(LocalMisuse, LocalMisuse("the cluster stops"), None)
+                client.close()
             self._stop_brokers()
         finally:
             self._stack.close()
@@ -492,9 +492,7 @@ class Cluster:
             time.sleep(_POLL_SECONDS)
         raise OperatingError(f"not in {seconds:g} seconds: {lacking}", on=str(self.directory))
 
-    def _metadata(self, topics: list[str] | None) -> MetadataResponse:
+    def _metadata(self, topics: list[str]) -> "MetadataResponse":
         if self._client is None:
-            client = BlockingClient(self.bootstrap_servers, call_timeout_ns=Nanos(_ANSWER_NS * 5))
-            self._client = client.__enter__()
-        answer: MetadataResponse = self._client.ask(metadata(topics, Nanos(_ANSWER_NS * 3)))
-        return answer
+            self._client = parts.metadata_client(self.bootstrap_servers)
+        return self._client.ask(topics)

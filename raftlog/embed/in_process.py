@@ -227,7 +227,7 @@ class InProcessBrokers:
                 own_process=False,
                 control=running.control,
                 faults=self._faults(node, config),
-                test_disk=disk_from_environment(config, tracer),
+                test_disk=disk_from_environment(tracer, loopback_only=config.loopback_only()),
                 recordings=self._recordings(config, stack),
             )
 

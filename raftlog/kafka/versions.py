@@ -205,18 +205,3 @@ def docs_table() -> str:
         for api in SERVED.values()
     ]
     return "\n".join([*lines, ""])
-
-
-def _check() -> None:
-    """Check that the table ascends and every served version has a schema on both sides."""
-    assert list(SERVED) == sorted(SERVED)
-    for api in SERVED.values():
-        for kind in ("request", "response"):
-            table = message_table(api.key, kind)
-            assert table is not None, api
-            low, high = table[3]
-            assert low <= api.accepted_min <= api.max <= high, (api, low, high)
-        assert api.advertised_min <= api.accepted_min, api
-
-
-_check()

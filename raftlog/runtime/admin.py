@@ -33,10 +33,6 @@ _JSON: Final = "application/json"
 _TEXT: Final = "text/plain; charset=utf-8"
 _PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-CLUSTER_HEADER: Final = "Raftlog-Cluster"
-NODE_HEADER: Final = "Raftlog-Node"
-PROCESS_HEADER: Final = "Raftlog-Process"
-
 
 @final
 @attrs.define(eq=False)

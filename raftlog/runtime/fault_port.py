@@ -6,7 +6,7 @@ listener is on loopback; without one it runs as if this file did not exist
 """
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
 from raftlog.base.ports import Disk
 from raftlog.broker.broker import Broker
@@ -14,11 +14,6 @@ from raftlog.runtime.driver import DrivenBroker
 
 Answer = tuple[int, str, str]
 """Status code, content type, body."""
-TEST_DISK: Final = "RAFTLOG_TEST_DISK"
-"""The variable that asks for a test disk (`raftlog.testing.faulty_disk`)."""
-TestDisk = Callable[[str, Disk], Disk | None]
-"""Called with the path of a log directory and its disk: what to use in place of that disk; None
-where it stays."""
 
 
 class FaultDoor(Protocol):

@@ -26,12 +26,13 @@ from raftlog.base.units import NANOS_PER_SECOND, Instant
 from raftlog.broker.broker import Broker
 from raftlog.broker.config import BrokerConfig
 from raftlog.broker.events import Event, PeerAddress, Stop
-from raftlog.runtime.admin import CLUSTER_HEADER, NODE_HEADER, PROCESS_HEADER, AdminServer
+from raftlog.runtime.admin import AdminServer
+from raftlog.runtime.admin_headers import CLUSTER_HEADER, NODE_HEADER, PROCESS_HEADER
 from raftlog.runtime.disks.log_dirs import open_directories
 from raftlog.runtime.disks.log_writer import DirectoryThreads
 from raftlog.runtime.disks.open_files import OpenFiles
 from raftlog.runtime.driver import DrivenBroker, Driver
-from raftlog.runtime.fault_port import Faults, TestDisk
+from raftlog.runtime.fault_port import Faults
 from raftlog.runtime.huge_pages import use_huge_pages_again
 from raftlog.runtime.machine import Machine, raise_file_limit, this_machine, tune_process
 from raftlog.runtime.network import handshake
@@ -43,6 +44,7 @@ from raftlog.runtime.network.streams import ByteStream, Listening
 from raftlog.runtime.real_ports import SystemClock
 from raftlog.runtime.recording_port import RecordedBroker, Recordings
 from raftlog.runtime.settings.config_file import ServerConfig
+from raftlog.runtime.settings.fault_settings import TestDisk
 from raftlog.storage.directories.data_dir import (
     DirectoryIdentity,
     DirectoryImage,

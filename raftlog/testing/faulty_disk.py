@@ -32,8 +32,7 @@ from raftlog.base.binary import Buffer
 from raftlog.base.errors import ConfigError, DiskError, DiskFull
 from raftlog.base.ports import Disk, DiskFile, Tracer
 from raftlog.base.trace import TraceEvent
-from raftlog.runtime.fault_port import TEST_DISK, TestDisk
-from raftlog.runtime.settings.config_file import ServerConfig
+from raftlog.runtime.settings.fault_settings import TEST_DISK, TestDisk
 
 _L = TypeVar("_L", bound="_Lockable")
 _P = ParamSpec("_P")
@@ -77,13 +76,13 @@ class FaultSource(Protocol):
         ...
 
 
-def disk_from_environment(config: ServerConfig, tracer: Tracer) -> TestDisk | None:
-    """The test disk that the environment asks for; None where it asks for none. `ConfigError` where
-    a listener is not on loopback, and for options that are unknown."""
+def disk_from_environment(tracer: Tracer, *, loopback_only: bool) -> TestDisk | None:
+    """The test disk that the environment asks for; None where it asks for none. `ConfigError`
+    unless all listeners of the broker are on loopback, and for options that are unknown."""
     wanted = os.environ.get(TEST_DISK)
     if not wanted:
         return None
-    if not config.loopback_only():
+    if not loopback_only:
         raise ConfigError("test disks are refused beyond loopback", on=TEST_DISK)
     options = parse_options(wanted)
 

@@ -18,7 +18,7 @@ from raftlog.base.errors import LocalMisuse, OperatingError
 from raftlog.client.blocking import BlockingClient
 from raftlog.client.trio_driver import Client
 from raftlog.embed.cluster import Cluster
-from raftlog.runtime.machine import is_locked
+from raftlog.runtime.disks.locks import is_locked
 
 pytestmark = pytest.mark.processes
 

@@ -100,6 +100,15 @@ def test_find_coordinator_is_advertised_from_0():
     assert SERVED[ApiKey.FIND_COORDINATOR].advertised_min == 0
 
 
+def test_the_table_ascends_and_every_served_version_has_a_schema_on_both_sides():
+    assert list(SERVED) == sorted(SERVED)
+    for api in SERVED.values():
+        for kind in ("request", "response"):
+            low, high = message_table(api.key, kind)[3]
+            assert low <= api.accepted_min <= api.max <= high, (api, low, high)
+        assert api.advertised_min <= api.accepted_min, api
+
+
 def test_an_unstable_version_is_not_even_known():
     assert message_table(ApiKey.INIT_PRODUCER_ID, "request")[3] == (0, 5)
     assert message_table(ApiKey.INIT_PRODUCER_ID, "response")[3] == (0, 5)

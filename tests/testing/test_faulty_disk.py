@@ -6,9 +6,9 @@ import time
 import pytest
 
 from raftlog.base.errors import ConfigError, DiskError, DiskFull
-from raftlog.runtime.fault_port import TEST_DISK
 from raftlog.runtime.real_ports import PosixDisk
 from raftlog.runtime.settings.config_file import judge, parse_properties
+from raftlog.runtime.settings.fault_settings import TEST_DISK
 from raftlog.testing.faulty_disk import (
     FaultsNow,
     TestDiskOptions,
@@ -135,19 +135,19 @@ class Events:
 
 def test_no_variable_no_test_disk(tmp_path, monkeypatch):
     monkeypatch.delenv(TEST_DISK, raising=False)
-    assert disk_from_environment(config_of(tmp_path, "127.0.0.1"), Events()) is None
+    assert disk_from_environment(Events(), loopback_only=True) is None
 
 
 def test_a_broker_that_others_reach_has_no_test_disk(tmp_path, monkeypatch):
     monkeypatch.setenv(TEST_DISK, "writeback")
     with pytest.raises(ConfigError, match="beyond loopback"):
-        disk_from_environment(config_of(tmp_path, "0.0.0.0"), Events())
+        disk_from_environment(Events(), loopback_only=False)
 
 
 def test_one_of_two_directories_is_chosen_and_said(tmp_path, monkeypatch):
     monkeypatch.setenv(TEST_DISK, "writeback,only=second")
     tracer = Events()
-    over = disk_from_environment(config_of(tmp_path, "127.0.0.1"), tracer)
+    over = disk_from_environment(tracer, loopback_only=True)
     assert over is not None
     disk = PosixDisk(str(tmp_path))
     assert over("/x/first", disk) is None

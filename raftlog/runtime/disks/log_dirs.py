@@ -4,11 +4,10 @@ The first is the data directory. A further one that fails while the broker start
 broker goes on without its replicas; one that belongs to another broker stops the start.
 """
 
-import fcntl
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Final, Protocol, final
+from typing import Protocol, final
 
 import attrs
 
@@ -17,9 +16,8 @@ from raftlog.base.ids import DirectoryId
 from raftlog.base.limits import LOG_DIRECTORIES_MAX
 from raftlog.base.ports import Disk, Entropy, Tracer
 from raftlog.base.trace import TraceEvent
+from raftlog.runtime.disks.locks import lock_directory
 from raftlog.runtime.disks.open_files import Descriptors
-from raftlog.runtime.real_ports import PRIVATE_FILE, make_data_directory, refuse_irregular
-from raftlog.runtime.regular_files import open_regular
 from raftlog.runtime.settings.settings_file import SettingsFile
 from raftlog.storage.directories.data_dir import DirectoryImage
 from raftlog.storage.directories.directory_move import settle_moves
@@ -30,8 +28,6 @@ from raftlog.storage.directories.log_directories import (
     open_further,
 )
 from raftlog.storage.replica import GROUPS_DIRECTORY
-
-LOCK_FILE: Final = ".lock"
 
 
 def log_dirs(settings: SettingsFile) -> tuple[str, ...]:
@@ -52,28 +48,6 @@ def log_dirs(settings: SettingsFile) -> tuple[str, ...]:
             raise ConfigError(problem, on=where, do="name each directory once")
         seen[real] = path
     return paths
-
-
-def lock_directory(path: str, stack: ExitStack, tracer: Tracer) -> None:
-    """Make a log directory, if it is not there, and hold it for this process until `stack` is
-    closed. `OperatingError` when another process has it."""
-    if not make_data_directory(path):
-        do = f"chmod 700 {path}, or set log.dirs to a directory of its own"
-        tracer.emit(TraceEvent("data-directory-open-to-others", path, (("do", do),)))
-    refuse_irregular(path)
-    hold_lock(path, stack, "stop that broker first, or set log.dirs")
-
-
-def hold_lock(path: str, stack: ExitStack, do: str) -> None:
-    """Keep other processes off a log directory until `stack` is closed; `OperatingError`, with the
-    advice `do`, when one has it."""
-    lock = open_regular(os.path.join(path, LOCK_FILE), os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
-    stack.callback(os.close, lock)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        what = "the data directory is in use by another process"
-        raise OperatingError(what, on=path, do=do) from None
 
 
 @final

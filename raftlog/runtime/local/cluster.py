@@ -28,6 +28,7 @@ import attrs
 from raftlog.base.amounts import amount
 from raftlog.base.errors import LocalMisuse, OperatingError, WrongValue
 from raftlog.base.ids import ClusterId, DirectoryId, NodeId, ReplicaEpoch, ReplicaId
+from raftlog.runtime.disks.locks import is_locked
 from raftlog.runtime.local.broker_processes import (
     BrokerFiles,
     BrokerProcess,
@@ -37,7 +38,6 @@ from raftlog.runtime.local.broker_processes import (
 from raftlog.runtime.local.health import health_of
 from raftlog.runtime.local.ports import HOST, kept_or_free, refuse_taken
 from raftlog.runtime.local.state import STATE_FILE, STATE_VERSION, load_state
-from raftlog.runtime.machine import is_locked
 from raftlog.runtime.real_ports import OsEntropy, PosixDisk, make_data_directory
 from raftlog.runtime.settings.fault_settings import FAULTS, FAULTS_DIRECTORY
 from raftlog.storage.directories.data_dir import (

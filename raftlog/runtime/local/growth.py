@@ -11,10 +11,10 @@ from pathlib import Path
 import attrs
 
 from raftlog.base.errors import LocalMisuse, OperatingError
+from raftlog.runtime.disks.locks import is_locked
 from raftlog.runtime.local.cluster import BrokerPlace, LocalCluster, write_properties
 from raftlog.runtime.local.ports import kept_or_free
 from raftlog.runtime.local.state import load_state
-from raftlog.runtime.machine import is_locked
 
 BROKERS_MAX = 9
 

@@ -1,12 +1,12 @@
 """Asks a broker of this machine for its health, and checks that it is the broker that was meant.
 
 Every answer of the admin listener names its cluster, its node and its process (`raftlog.runtime.
-admin`). A port alone proves nothing: another cluster may listen there, and be ready.
+admin_headers`). A port alone proves nothing: another cluster may listen there, and be ready.
 """
 
 from typing import Final, NamedTuple
 
-from raftlog.runtime.admin import CLUSTER_HEADER, NODE_HEADER, PROCESS_HEADER
+from raftlog.runtime.admin_headers import CLUSTER_HEADER, NODE_HEADER, PROCESS_HEADER
 from raftlog.runtime.local.broker_processes import ask_admin
 from raftlog.runtime.local.ports import HOST
 

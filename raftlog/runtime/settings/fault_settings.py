@@ -1,12 +1,19 @@
-"""The settings that let tests make a broker fail, and when they are refused."""
+"""The settings that let tests make a broker or its disk fail, and when they are refused."""
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from raftlog.base.errors import ConfigError
+from raftlog.base.ports import Disk
 from raftlog.runtime.settings.settings_file import SettingsFile
 
 FAULTS: Final = "raftlog.testing.faults"
 FAULTS_DIRECTORY: Final = f"{FAULTS}.directory"
+TEST_DISK: Final = "RAFTLOG_TEST_DISK"
+"""The variable that asks for a test disk (`raftlog.testing.faulty_disk`)."""
+TestDisk = Callable[[str, Disk], Disk | None]
+"""Called with the path of a log directory and its disk: what to use in place of that disk; None
+where it stays."""
 
 
 class FaultSettings(NamedTuple):
