@@ -28,6 +28,7 @@ from raftlog.storage import (
     recent_window,
     replica,
     rounds,
+    segment_files,
 )
 from raftlog.storage.boot import recovery, walked_log
 from raftlog.storage.directories import (
@@ -56,7 +57,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     batch, control, slices, cold, data_dir, incarnations, jobs, log_directories, log_end, ops,
     partition_log, pending, read_plan, recent_window, recovery, replica, rounds, scrub, segment,
     segment_end, segment_header, space, sparse_index, term_table, time_jobs, time_plan, walk,
-    walked_log, directory_move,
+    segment_files, walked_log, directory_move,
 )  # fmt: skip
 
 
