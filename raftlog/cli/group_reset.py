@@ -68,7 +68,10 @@ def parse_datetime(text: str) -> int:
 
     `ValueError`.
     """
-    parsed = datetime.fromisoformat(text)
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no time like 2026-01-31T12:00:00") from None
     if parsed.tzinfo is None:
         parsed = parsed.replace(tzinfo=UTC)
     return int(parsed.timestamp() * 1000)

@@ -327,6 +327,17 @@ def test_a_wrong_setting_is_named(raftlog, tmp_path):
     assert raftlog("up", "--brokers", 0).code == 64
 
 
+@pytest.mark.parametrize("name", ["log.dirs", "listeners", "node.id", "controller.quorum.voters"])
+def test_a_setting_that_brokers_cannot_share_is_refused_before_anything_is_made(
+    name, raftlog, tmp_path
+):
+    """Three brokers in one directory: the second one waited for its lock until time was up."""
+    answer = raftlog("up", "--port", 0, "--set", f"{name}=x", "--detach", "--dir", tmp_path / "c")
+    assert answer.code == 1, answer
+    assert f"{name} cannot be set for all brokers of a local cluster" in answer.err, answer
+    assert not (tmp_path / "c").exists()
+
+
 def test_down_without_a_cluster(raftlog, tmp_path):
     ran = raftlog("down", "--dir", tmp_path, "--format", "json")
     assert ran.code == 1

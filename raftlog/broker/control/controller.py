@@ -453,7 +453,7 @@ class Controller:
         return r.ControllerAnswer(refusal=None, message="", version=self.projected.version)
 
     def _serve_quorum(self, _sender: NodeId, _request: r.DescribeQuorum) -> r.ControllerAnswer:
-        return quorum_answer(self.turn, self.projected.version)
+        return quorum_answer(self.turn, self.sessions.heard, self.projected.version)
 
     def _is_sender(
         self, sender: NodeId, node: NodeId, directory: DirectoryId, boot: BootNumber

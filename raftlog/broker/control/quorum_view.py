@@ -11,12 +11,13 @@ Times are in Unix milliseconds, -1 where they are not known.
 A message has a bound, so learners that would not fit are left out.
 """
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple, final
 
 from raftlog.base.errors import ProtocolError
 from raftlog.base.ids import METADATA_GROUP, NodeId, RaftIndex, ReplicaId, Term
 from raftlog.base.limits import CONTROLLER_TEXT_BYTES_MAX
-from raftlog.base.units import NANOS_PER_MILLI
+from raftlog.base.units import NANOS_PER_MILLI, Instant
 from raftlog.broker.turn import Turn
 from raftlog.metadata.requests import ControllerAnswer
 from raftlog.partition.replica import PartitionReplica
@@ -46,14 +47,14 @@ class QuorumState(NamedTuple):
     members: tuple[QuorumMember, ...]
 
 
-def quorum_answer(turn: Turn, version: int) -> ControllerAnswer:
-    """The answer of the active controller."""
+def quorum_answer(turn: Turn, heard: Mapping[NodeId, Instant], version: int) -> ControllerAnswer:
+    """The answer of the active controller; `heard` is when it last heard each broker."""
     replica = turn.replicas[METADATA_GROUP]
     lines = [f"{replica.me.node},{replica.term},{replica.commit}"]
     size = len(lines[0])
     voters = replica.membership.voters
     for each in (*voters, *replica.membership.learners):
-        member = _member(turn, replica, each, each in voters)
+        member = _member(turn, replica, each, each in voters, heard)
         line = ",".join(str(int(value)) for value in member)
         size += len(line) + 1
         if size > CONTROLLER_TEXT_BYTES_MAX:
@@ -62,7 +63,13 @@ def quorum_answer(turn: Turn, version: int) -> ControllerAnswer:
     return ControllerAnswer(refusal=None, message="\n".join(lines), version=version)
 
 
-def _member(turn: Turn, replica: PartitionReplica, each: ReplicaId, voter: bool) -> QuorumMember:
+def _member(
+    turn: Turn,
+    replica: PartitionReplica,
+    each: ReplicaId,
+    voter: bool,
+    heard: Mapping[NodeId, Instant],
+) -> QuorumMember:
     wall = turn.wall
     if each == replica.me:
         durable = replica.log.durable_end
@@ -71,9 +78,13 @@ def _member(turn: Turn, replica: PartitionReplica, each: ReplicaId, voter: bool)
     progress = replica.node.progress.get(each)
     if progress is None:
         return QuorumMember(each.node, voter, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN)
-    heard = max(0, wall - (turn.now - progress.last_contact) // NANOS_PER_MILLI)
-    caught_up = heard if progress.match == replica.log.last_index else NOT_KNOWN
-    return QuorumMember(each.node, voter, progress.match + 1, heard, caught_up)
+    contact = progress.last_contact
+    if progress.covered:
+        # Heartbeats of the pair of nodes stand for the group's, which is silent while it is idle.
+        contact = max(contact, heard.get(each.node, contact))
+    heard_ms = max(0, wall - (turn.now - contact) // NANOS_PER_MILLI)
+    caught_up = heard_ms if progress.match == replica.log.last_index else NOT_KNOWN
+    return QuorumMember(each.node, voter, progress.match + 1, heard_ms, caught_up)
 
 
 def quorum_state(message: str) -> QuorumState:

@@ -5,8 +5,10 @@ ListPartitionReassignments tells how far it is. No replicas (null) is a cancel; 
 error, as in Kafka, and never taken for one.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from raftlog.base.amounts import amount
 from raftlog.base.ids import NodeId
 from raftlog.base.limits import REPLICATION_FACTOR_MAX
 from raftlog.broker.context import Context
@@ -54,9 +56,9 @@ def _move(
         calls.known(code, code.message)
         return
     nodes = asked.replicas
-    if nodes is not None and (not 1 <= len(nodes) <= REPLICATION_FACTOR_MAX or min(nodes) < 0):
-        what = f"a partition needs brokers, at most {REPLICATION_FACTOR_MAX}"
-        calls.known(ErrorCode.INVALID_REPLICA_ASSIGNMENT, what)
+    problem = None if nodes is None else _problem_of(nodes)
+    if problem is not None:
+        calls.known(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
         return
     calls.add(
         ReassignRequest(
@@ -66,6 +68,13 @@ def _move(
             same_factor=not body.allow_replication_factor_change,
         )
     )
+
+
+def _problem_of(nodes: Sequence[int]) -> str | None:
+    if not 1 <= len(nodes) <= REPLICATION_FACTOR_MAX:
+        told = amount(len(nodes), "broker")
+        return f"{told} for a partition, which needs 1 to {REPLICATION_FACTOR_MAX}"
+    return f"no broker has the number {min(nodes)}" if min(nodes) < 0 else None
 
 
 def _response(

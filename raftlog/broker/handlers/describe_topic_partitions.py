@@ -29,6 +29,11 @@ PAGE_PARTITIONS_MAX: Final = 2000
 def handle(context: Context, request: KafkaRequest) -> None:
     """See the module."""
     body: DescribeTopicPartitionsRequest = request.body
+    if body.cursor is not None and body.cursor.partition_index < 0:
+        # As Kafka's broker: the answer has the topics that the request names, each refused.
+        refused = [_refused(topic.name) for topic in body.topics]
+        request.answer(DescribeTopicPartitionsResponse(topics=refused))
+        return
     left = max(1, min(body.response_partition_limit, PAGE_PARTITIONS_MAX))
     found: list[DescribeTopicPartitionsResponseTopic] = []
     following: CursorResponse | None = None
@@ -60,7 +65,11 @@ def _names(context: Context, body: DescribeTopicPartitionsRequest) -> list[str]:
 def _start(body: DescribeTopicPartitionsRequest, name: str) -> int:
     if body.cursor is None or body.cursor.topic_name != name:
         return 0
-    return max(0, body.cursor.partition_index)
+    return body.cursor.partition_index
+
+
+def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, name)
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:

@@ -28,6 +28,7 @@ from raftlog.metadata.requests import PreferLeaderRequest
 from raftlog.metadata.topic_image import PartitionImage
 
 _PREFERRED: Final = 0
+_UNCLEAN_TYPE: Final = 1
 _DONE: Final = ErrorCode.ELECTION_NOT_NEEDED
 _UNCLEAN: Final = "an unclean election is never done: it would lose acknowledged records"
 _NEEDLESS: Final = "Leader election not needed for topic partition."
@@ -40,7 +41,9 @@ def handle(context: Context, request: KafkaRequest) -> None:
     body: ElectLeadersRequest = request.body
     election = _Election(context, request, deadline_of(context, body.timeout_ms))
     if body.election_type != _PREFERRED:
-        election.refuse(ErrorCode.INVALID_REQUEST, _UNCLEAN)
+        unknown = f"there is no election of type {body.election_type}"
+        what = _UNCLEAN if body.election_type == _UNCLEAN_TYPE else unknown
+        election.refuse(ErrorCode.INVALID_REQUEST, what)
     else:
         context.controller.when_current(election.deadline, election.begin)
 

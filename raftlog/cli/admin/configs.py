@@ -9,6 +9,7 @@ from raftlog.cli.admin.settings_view import (
     Settings,
     as_json,
     changes,
+    check_existing,
     describe,
     everything,
     own,
@@ -71,6 +72,7 @@ def describe_command(
     resources = _resources(kind, names, brokers_default=brokers_default)
 
     async def work(client: Client) -> dict[Resource, Settings]:
+        await check_existing(client, resources)
         return await describe(client, resources or await everything(client, [_KINDS[kind]]))
 
     found = with_client(bootstrap, work)
@@ -168,6 +170,7 @@ def alter_command(
     done: list[Resource] = []
 
     async def work(client: Client) -> None:
+        await check_existing(client, resources)
         await client.know_brokers()
         for resource in resources:
             await client.ask(alter_settings(resource, wanted, validate_only=dry_run))

@@ -38,7 +38,9 @@ class Deletion(NamedTuple):
 
     @property
     def records(self) -> int:
-        """The number of records to delete."""
+        """The number of records to delete, 0 when the partition refuses."""
+        if self.error is not None:
+            return 0
         return max(0, self.wanted - self.start)
 
     def as_json(self) -> dict[str, Any]:

@@ -5,12 +5,11 @@ from typing import Any
 
 import click
 
-from raftlog.base.errors import OperatingError
 from raftlog.base.ids import NodeId
+from raftlog.cli.admin.moves import current_moves, known_brokers, racks_of
 from raftlog.cli.connect import with_client
 from raftlog.cli.output.render import bootstrap_option, format_option, print_json, print_table
 from raftlog.client.core.admin_asks import LogDir, describe_log_dirs
-from raftlog.client.core.asks import describe_cluster
 from raftlog.client.trio_driver import Client, gather
 from raftlog.kafka.error_codes import error_name
 
@@ -41,6 +40,7 @@ def log_dirs_command(
     """
 
     async def work(client: Client) -> Disks:
+        await current_moves(client, topics)  # a topic that does not exist is a mistake
         return await describe_disks(client, brokers, topics)
 
     found = with_client(bootstrap, work)
@@ -61,14 +61,8 @@ async def describe_disks(
     not alive.
     """
     await client.know_brokers()
-    alive = [each.broker_id for each in (await client.ask(describe_cluster(fenced=False))).brokers]
-    missing = [node for node in brokers if node not in alive]
-    if missing:
-        raise OperatingError(
-            f"no such broker is alive: {','.join(map(str, missing))}",
-            on="brokers " + ",".join(map(str, alive)),
-            do="raftlog brokers list shows them all",
-        )
+    asked = brokers or [each.broker_id for each in (await known_brokers(client)).brokers]
+    await racks_of(client, asked)
     found: Disks = {}
 
     async def ask(node: int) -> None:
@@ -76,7 +70,7 @@ async def describe_disks(
         found[node] = [_only(each, topics) for each in directories]
 
     async with gather() as nursery:
-        for node in dict.fromkeys(brokers or alive):
+        for node in dict.fromkeys(asked):
             nursery.start_soon(ask, node)
     return dict(sorted(found.items()))
 

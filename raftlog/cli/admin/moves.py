@@ -86,6 +86,19 @@ async def known_brokers(client: Client) -> DescribeClusterResponse:
     return told
 
 
+async def racks_of(client: Client, nodes: Sequence[int]) -> dict[int, str]:
+    """Broker -> rack of these brokers; `OperatingError` when one of them is not alive."""
+    known = {each.broker_id: each.rack or "" for each in (await known_brokers(client)).brokers}
+    missing = [node for node in nodes if node not in known]
+    if missing:
+        raise OperatingError(
+            f"no such broker is alive: {','.join(map(str, missing))}",
+            on="brokers " + ",".join(map(str, sorted(known))),
+            do="raftlog brokers list shows them all",
+        )
+    return {node: known[node] for node in nodes}
+
+
 async def current_moves(client: Client, topics: Iterable[str]) -> Moves:
     """The brokers of these topics' partitions; `UnknownPlace` for a topic that does not exist."""
     names = sorted(dict.fromkeys(topics))

@@ -78,7 +78,8 @@ def _change(node: int, timeout: float, bootstrap: str, form: str, *, votes: bool
             raise OperatingError(
                 f"broker {node} is not in the quorum's view",
                 on="nodes " + ", ".join(str(each.node) for each in before.replicas),
-                do="raftlog quorum shows them all; a broker must run to be added",
+                do="raftlog quorum shows them all"
+                + ("; a broker must run to be added" if votes else ""),
             )
         ask = add_controller if votes else remove_controller
         await client.ask(ask(node, found[0].directory_id))

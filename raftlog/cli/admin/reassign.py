@@ -26,7 +26,7 @@ from raftlog.cli.admin.moves import (
     check_directories,
     current_moves,
     current_of,
-    known_brokers,
+    racks_of,
     states,
     with_progress,
 )
@@ -113,7 +113,7 @@ def generate(
 
     async def work(client: Client) -> tuple[Moves, Moves]:
         current = await current_moves(client, names)
-        return current, propose(current, await _racks(client, nodes), factor)
+        return current, propose(current, await racks_of(client, nodes), factor)
 
     current, proposed = with_client(bootstrap, work)
     if form == "json":
@@ -134,19 +134,6 @@ def _nodes(text: str) -> list[int]:
     if len(dict.fromkeys(nodes)) != len(nodes):
         raise click.BadParameter(f"{text!r} names a broker twice", param_hint="--brokers")
     return nodes
-
-
-async def _racks(client: Client, nodes: Sequence[int]) -> dict[int, str]:
-    """Broker -> rack, for living brokers."""
-    known = {each.broker_id: each.rack or "" for each in (await known_brokers(client)).brokers}
-    missing = [node for node in nodes if node not in known]
-    if missing:
-        raise OperatingError(
-            f"no such broker is alive: {','.join(map(str, missing))}",
-            on="brokers " + ",".join(map(str, sorted(known))),
-            do="raftlog brokers list shows them all",
-        )
-    return {node: known[node] for node in nodes}
 
 
 # --- execute --------------------------------------------------------------------------------------
@@ -203,7 +190,7 @@ def execute(
                 on=", ".join(map(str, sorted(moving)[:5])),
                 do="wait for them, or give --additional",
             )
-        await _racks(client, sorted({node for nodes in plan.values() for node in nodes}))
+        await racks_of(client, sorted({node for nodes in plan.values() for node in nodes}))
         await check_directories(client, directories)
         current = await current_of(client, plan)
         if dry_run:

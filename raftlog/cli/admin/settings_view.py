@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from raftlog.cli.admin.moves import current_moves, racks_of
 from raftlog.cli.output.group_view import list_all
 from raftlog.client.core.admin_asks import (
     EVERY_BROKER,
@@ -49,6 +50,22 @@ async def describe(client: Client, resources: Sequence[Resource]) -> dict[Resour
         for part in parts:
             nursery.start_soon(ask, part)
     return {each: found[each] for each in resources}
+
+
+async def check_existing(client: Client, resources: Sequence[Resource]) -> None:
+    """Raise `OperatingError` for a broker that is not alive, or a topic that does not exist.
+
+    A request for their settings would be tried until its time is up: they may come yet.
+    """
+    nodes = [
+        int(each.name)
+        for each in resources
+        if each.kind in (ResourceKind.BROKER, ResourceKind.BROKER_LOGGER)
+        and each.name != EVERY_BROKER
+    ]
+    if nodes:
+        await racks_of(client, nodes)
+    await current_moves(client, [e.name for e in resources if e.kind == ResourceKind.TOPIC])
 
 
 async def everything(client: Client, kinds: Sequence[ResourceKind]) -> list[Resource]:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from raftlog.base.errors import OperatingError, RaftlogError
-from raftlog.cli.admin.settings_view import as_json, changes, describe, everything
+from raftlog.cli.admin.settings_view import as_json, changes, check_existing, describe, everything
 from raftlog.cli.output.render import DONE_CODE, format_option, print_json
 from raftlog.cli.shims.kafka_shim import (
     ShimCommand,
@@ -245,6 +245,7 @@ async def _describe(entity: Entity, flags: dict[str, Any], client: Client) -> in
             print(f"{what} config.")
             return DONE_CODE
         resources = [Resource(kind, entity.name)]
+        await check_existing(client, resources)
     elif kind == ResourceKind.BROKER_LOGGER:
         brokers = (await client.ask(describe_cluster(fenced=False))).brokers
         resources = [Resource(kind, str(each.broker_id)) for each in brokers]
@@ -315,6 +316,7 @@ async def _alter(
 ) -> int:
     assert entity.name is not None, entity
     resource = Resource(_KINDS[entity.kind], entity.name)
+    await check_existing(client, [resource])
     if deletes:
         found = (await describe(client, [resource]))[resource]
         known = _shown(entity, resource, found, all_=False)

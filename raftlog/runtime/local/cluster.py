@@ -53,6 +53,18 @@ START_SECONDS: Final = 20.0
 _NO_ANSWER: Final = "it does not listen yet"
 PEER_PORTS_FROM: Final = 100
 ADMIN_PORTS_FROM: Final = 200
+_OF_ONE_BROKER: Final = (
+    "node.id",
+    "log.dirs",
+    "log.dir",
+    "listeners",
+    "advertised.listeners",
+    "raftlog.peer.listener",
+    "raftlog.admin.listener",
+    "raftlog.cluster.secret.file",
+    "controller.quorum.voters",
+)
+"""Settings that differ between brokers of one machine, or that the cluster's directory decides."""
 
 
 @final
@@ -296,8 +308,15 @@ def found(
     """Make a cluster's directory, or take up the one that is there with the same brokers or more.
 
     `controllers` is 1 or 3 (3 when there are three brokers or more), and stays what it was. Nothing
-    is started yet. `OperatingError` when the directory's brokers run.
+    is started yet. `OperatingError` when the directory's brokers run. `LocalMisuse` for a setting
+    that brokers cannot share.
     """
+    for name in settings or {}:
+        if name in _OF_ONE_BROKER:
+            raise LocalMisuse(
+                f"{name} cannot be set for all brokers of a local cluster",
+                do="leave it out, or start each broker by raftlog serve",
+            )
     directory.mkdir(parents=True, exist_ok=True)
     before = _places_before(directory, brokers)
     places = _places(brokers, port, before)

@@ -79,6 +79,17 @@ def test_every_broker_tells_how_the_controllers_stand(four, version):
             assert len({each.replica_directory_id for each in partition.current_voters}) == 3
 
 
+def test_controllers_of_an_idle_cluster_are_heard_all_the_time(four):
+    """Heartbeats of the pair of nodes stand for those of the group, which tells nothing itself."""
+    for _ in range(10):
+        four.run(7)
+        (partition,) = quorum(four).topics[0].partitions
+        now = max(each.last_fetch_timestamp for each in partition.current_voters)
+        for each in (*partition.current_voters, *partition.observers):
+            assert now - each.last_fetch_timestamp < 3000, each
+            assert each.last_caught_up_timestamp == each.last_fetch_timestamp, each
+
+
 def test_a_controller_that_is_gone_falls_behind(four):
     active = next(n for n in four.world.running() if n.broker.controller.term is not None).number
     gone = next(number for number in (1, 2, 3) if number != active)
@@ -152,7 +163,15 @@ def test_a_cursor_at_a_topic_that_is_gone_goes_on_behind_it(one):
     one.create("c", 1, 1)
     assert page(one, cursor=CursorRequest("b", 7))[0] == [("c", 0, [0])]
     assert page(one, cursor=CursorRequest("c", 7))[0] == [("c", 0, [])]
-    assert page(one, cursor=CursorRequest("c", -1), limit=-5)[0] == [("c", 0, [0])]
+    assert page(one, cursor=CursorRequest("c", 0), limit=-5)[0] == [("c", 0, [0])]
+
+
+def test_a_cursor_at_a_negative_partition_is_refused_as_by_kafka(one):
+    """The answer has the topics that the request names, and no others."""
+    one.create("c", 1, 1)
+    cursor = CursorRequest("c", -1)
+    assert page(one, "c", "d", cursor=cursor) == ([("c", 42, []), ("d", 42, [])], None)
+    assert page(one, cursor=cursor) == ([], None)
 
 
 # --- DescribeProducers ----------------------------------------------------------------------------

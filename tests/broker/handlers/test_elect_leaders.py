@@ -115,6 +115,14 @@ def test_an_unclean_election_is_always_refused(three):
     assert three.ask(1, ApiKey.ELECT_LEADERS, body, 2).error_code == 42
 
 
+@pytest.mark.parametrize("kind", [2, 127, -1])
+def test_a_kind_of_election_that_does_not_exist_is_no_unclean_one(three, kind):
+    body = ElectLeadersRequest(kind, [TopicPartitions("orders", [0])], 1000)
+    (topic,) = three.ask(1, ApiKey.ELECT_LEADERS, body, 2).replica_election_results
+    (told,) = topic.partition_result
+    assert (told.error_code, told.error_message) == (42, f"there is no election of type {kind}")
+
+
 def test_records_are_acknowledged_across_the_election(three):
     move_away(three)
     first = three.put("orders", ["before"])

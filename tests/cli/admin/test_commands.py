@@ -1,6 +1,7 @@
 """Commands of administration against a cluster of three."""
 
 import json
+import time
 
 import pytest
 
@@ -123,8 +124,6 @@ def test_settings_that_are_refused(on_cluster):
     broker = on_cluster("configs", "alter", "broker", 1, "--set", "log.cleaner.threads=2")
     assert broker.code == 1
     assert "Cannot update these configs dynamically" in broker.err
-    nowhere = on_cluster("configs", "describe", "topic", "nowhere")
-    assert (nowhere.code, "UNKNOWN_TOPIC_OR_PARTITION" in nowhere.err) == (1, True)
     group = on_cluster("configs", "alter", "group", "g", "--set", "consumer.session.timeout.ms=1")
     assert (group.code, "groups have no settings of their own" in group.err) == (1, True)
 
@@ -246,6 +245,33 @@ def test_moves_that_are_refused(on_cluster, plan):
     assert on_cluster("reassign", "generate", "--brokers", "1").code == 64
     assert on_cluster("reassign", "generate", "--topic", "stays", "--brokers", "1,x").code == 64
     assert on_cluster("reassign", "cancel").code == 64
+
+
+SETTINGS = ("--set", "retention.ms=1")
+AWAY = [
+    (("configs", "describe", "topic", "nowhere"), "Topic nowhere not found."),
+    (("configs", "alter", "topic", "nowhere", *SETTINGS), "Topic nowhere not found."),
+    (("configs", "describe", "broker", 9), "no such broker is alive: 9"),
+    (("configs", "alter", "broker", 9, "--set", "log.retention.ms=1"), "no such broker is alive"),
+    (("log-dirs", "--topic", "nowhere"), "Topic nowhere not found."),
+    (("log-dirs", "--broker", 9), "no such broker is alive: 9"),
+    (("elect-leaders", "nowhere"), "UNKNOWN_TOPIC_OR_PARTITION"),
+    (("delete-records", "nowhere", "--everything"), "UNKNOWN_TOPIC_OR_PARTITION"),
+    (("quorum", "remove", 9), "broker 9 is not in the quorum's view"),
+    (("quorum", "add", 9), "a broker must run to be added"),
+    (("brokers", "unregister", 9), "BROKER_ID_NOT_REGISTERED"),
+]
+
+
+@pytest.mark.parametrize(("command", "told"), AWAY)
+def test_what_is_not_there_is_told_at_once(on_cluster, command, told):
+    """No command tries again until its time is up, and each says what is missing."""
+    began = time.monotonic()
+    answer = on_cluster(*command)
+    assert (answer.code, told in answer.err, answer.out) == (1, True, ""), answer
+    assert time.monotonic() - began < 8
+    error = on_cluster(*command, *FORM).json_error
+    assert told in f"{error['what']} {error['do']}", error
 
 
 # --- elect-leaders, log-dirs, quorum, brokers -----------------------------------------------------

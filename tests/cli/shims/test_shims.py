@@ -171,6 +171,7 @@ def test_moves_in_kafkas_words(tool, on_cluster, file):
     assert after.out.splitlines() == [
         "Status of partition reassignment:",
         "Reassignment of partition walks-0 is completed.",
+        "",
     ]
     assert tool(name, "--list").out == "No partition reassignments found.\n"
     cancelled = tool(name, "--cancel", flag, path, "--preserve-throttles")
