@@ -406,6 +406,16 @@ def test_its_neighbour_is_valid_and_was_checked(name):
     assert verdict.exit_code == 0
 
 
+@pytest.mark.parametrize("name", ["inconsistent-offsets", "duplicate", "phantom"])
+def test_linearizability_does_not_tell_a_conflict_again(name):
+    """Regression: a report said the same sentence twice."""
+    options, operations, *_ = CASES[name]
+    verdict = judged(*operations, allowed=(), **options)
+    told = verdict.classes["linearizability"].witness.text
+    assert verdict.classes[name].witness.text not in told
+    assert f"{name} shows why" in told
+
+
 def test_every_class_of_the_log_has_its_pair():
     assert [entry.name for entry in CLASSES if entry.group != "model"] == sorted(
         CASES, key=[entry.name for entry in CLASSES].index

@@ -321,5 +321,7 @@ def _conflicts(
 def _conflict_witness(findings: Findings, name: str, key: str) -> Witness:
     found = findings.witnesses[name]
     return attrs.evolve(
-        found, text=f"{name}: {found.text}", detail={**found.detail, "kind": "conflict"}
+        found,
+        text=f"No order of {key} fits what was seen: {name} shows why.",
+        detail={**found.detail, "kind": "conflict"},
     )
