@@ -105,6 +105,7 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
 
     @wraps(function)
     def with_doors(*args: Parameters.args, **more: Parameters.kwargs) -> Result:
+        __tracebackhide__ = True  # for pytest: an error is about the caller's line, not about this
         # Too many, missing and unknown arguments are left to the function, whose own TypeError
         # names them.
         passed: list[Any] = list(args)

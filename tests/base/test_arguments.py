@@ -32,3 +32,16 @@ def test_keywords_that_are_known_are_checked():
 def test_a_keyword_that_is_not_known_is_refused():
     with pytest.raises(TypeError, match=r"told\(\) got an unexpected keyword argument 'counts'"):
         told(1, counts=1)
+
+
+@checked
+def failing(number: int) -> None:
+    __tracebackhide__ = True
+    raise AssertionError(number)
+
+
+def test_pytest_shows_the_line_of_the_caller():
+    """Regression: `history.check()` hid itself, and pytest showed the source of its door."""
+    with pytest.raises(AssertionError) as caught:
+        failing(1)
+    assert caught.traceback.filter(caught)[-1].name == "test_pytest_shows_the_line_of_the_caller"
