@@ -234,6 +234,19 @@ def older_generations_are_given_again() -> None:
     Joins._is_newest = is_newest  # type: ignore[method-assign]
 
 
+def older_assignment_counts() -> None:
+    """74c: an assignment that is decided late is given to the members of a newer generation."""
+    real = Syncs._assignment_decided
+
+    def decided(
+        self: Syncs, group: LiveGroup, generation: int, assignments: Any, error: Any
+    ) -> None:
+        del generation
+        real(self, group, group.generation, assignments, error)
+
+    Syncs._assignment_decided = decided  # type: ignore[method-assign]
+
+
 def installs_leave_machines_as_they_are() -> None:
     """75: a replica that is installed keeps the old state of its machine."""
 
@@ -355,6 +368,7 @@ MUTANTS = (
     ("74", "generations-given-twice", generations_given_twice, ("group-generations-rise",)),
     ("74b", "older-generations-are-given-again", older_generations_are_given_again,
      ("group-generations-rise",)),
+    ("74c", "older-assignment-counts", older_assignment_counts, ("group-on-record",)),
     ("75", "installs-leave-machines-as-they-are", installs_leave_machines_as_they_are,
      ("machine-agrees",)),
     ("75b", "removals-wait-for-no-state", removals_wait_for_no_state, ("lost-rightly",)),
