@@ -45,6 +45,7 @@ NAMES: Final = (
     "produce-promise",
     "fetched-rightly",
     "offsets-told",
+    "appended-in-order",
     "epoch-ends-told",
     "times-told",
     "offsets-dense",

@@ -24,6 +24,7 @@ from raftlog.records.batch import read_header
 from raftlog.records.slices import FileSlice
 from raftlog.storage.segments.jobs import read_slice
 from raftlog_sim.checks.fetch_checks import FETCH, FetchAsked, fetched
+from raftlog_sim.checks.order_checks import AppendOrder
 from raftlog_sim.checks.topic_checks import KEYS, TopicChecks, TopicRequest
 from raftlog_sim.facts.committed import CommittedFacts, Stored, identity_of
 from raftlog_sim.world.client import cut_frames
@@ -63,12 +64,19 @@ class _Desk:
     waiting: dict[ConnectionId, dict[int, _Asked | FetchAsked | TopicRequest | int]] = (
         attrs.Factory(dict)
     )
+    appended: dict[ConnectionId, AppendOrder] = attrs.Factory(dict)
+    """The acknowledged batches of each connection that has produced."""
     first_by: int = NEVER
     """The instant before which no answer is due."""
     now: int = 0
     """The instant of this turn."""
     before: int = 0
     """The instant of the turn before."""
+
+    def close(self, connection: ConnectionId) -> None:
+        """Forget a connection that has ended."""
+        self.waiting.pop(connection, None)
+        self.appended.pop(connection, None)
 
 
 @final
@@ -101,7 +109,7 @@ class AnswerChecks:
             elif kind is ConnectionOpened:
                 desk.waiting[cast("ConnectionOpened", event).connection] = {}
             elif kind is ConnectionClosed:
-                desk.waiting.pop(cast("ConnectionClosed", event).connection, None)
+                desk.close(cast("ConnectionClosed", event).connection)
         return desk.now > desk.first_by
 
     def after_turn(self, node: "Node", effects: Effects) -> Iterator[tuple[str, str]]:
@@ -110,7 +118,7 @@ class AnswerChecks:
         for reply in effects.replies:
             yield from self._reply(node, desk, reply)
         for hangup in effects.hangups:
-            desk.waiting.pop(hangup.connection, None)
+            desk.close(hangup.connection)
         if desk.now > desk.first_by:
             yield "answered-in-time", _overdue(node, desk)
 
@@ -166,7 +174,8 @@ class AnswerChecks:
                 if not frame:
                     continue
                 if type(asked) is _Asked:
-                    yield from self._produced(node, desk, asked, frame)
+                    order = desk.appended.setdefault(reply.connection, AppendOrder())
+                    yield from self._produced(node, desk, asked, frame, order, number)
                 elif type(asked) is FetchAsked:
                     if not self.is_excused(node):
                         for wrong in fetched(node, asked, frame, self.committed, self.shown):
@@ -179,7 +188,13 @@ class AnswerChecks:
             yield "denied-rightly", wrong
 
     def _produced(
-        self, node: "Node", desk: _Desk, asked: _Asked, frame: bytes
+        self,
+        node: "Node",
+        desk: _Desk,
+        asked: _Asked,
+        frame: bytes,
+        order: AppendOrder,
+        request_no: int,
     ) -> Iterator[tuple[str, str]]:
         body: ProduceResponse = decode_response(0, asked.version, frame[_LENGTH_BYTES:]).body
         for topic in body.responses:
@@ -192,6 +207,10 @@ class AnswerChecks:
                 group = getattr(partition, "group", None)
                 if group is not None and batch is not None:
                     yield (
+                    yield (
+                        "appended-in-order",
+                        order.acknowledged(group, request_no, row.base_offset, batch[0]),
+                    )
                         "produce-promise",
                         self._promise(node, desk, asked, group, row.base_offset, *batch),
                     )

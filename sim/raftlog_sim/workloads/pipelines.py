@@ -4,6 +4,10 @@ None of the requests is numbered, and none is ever repeated. The requests of one
 of the leader, which takes requests of one stream together (decision 0052). Each record under way is
 a process of its own in the history. A process whose record has an unknown outcome is retired.
 
+One batch in four is of another size than the rest: large among small ones, or small among large
+ones. A turn that is used up takes small requests still and puts large ones off, and they must not
+overtake each other.
+
 A broker promises that only REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND leave open
 whether a batch was written (decision 0042). Every other refusal is written down as a failure.
 """
@@ -17,6 +21,7 @@ from typing import Any, Final, final
 import attrs
 
 from raftlog.base.errors import RaftlogError
+from raftlog.base.limits import TURN_SMALL_FRAME_BYTES
 from raftlog.base.units import WallMillis, millis
 from raftlog.client.core.asks import Ask
 from raftlog.client.core.errors import KafkaError, NotDone
@@ -38,6 +43,8 @@ _PROCESSES: Final = 100_000
 UNDER_WAY_MAX: Final = 40
 """The most requests of one producer that are under way: more than the leader takes together."""
 WAITING_MAX: Final = 200
+_ODD_ONE_IN: Final = 4
+"""One batch in so many is of another size."""
 _TIMEOUT_NS: Final = millis(4_000)
 _BROKER_MS: Final = 1_100
 ACKS: Final = {"all": -1, "leader": 1}
@@ -77,7 +84,9 @@ class Pipelines:
     workload: SharedHistory
     records_max: int
     """The most records of a batch; batches have one, two and so on in turn."""
-    padded: Callable[[str], bytes]
+    padded: Callable[[str, int], bytes]
+    value_bytes: int
+    """The size to which the records of most batches are padded."""
     timestamp: Callable[[], WallMillis]
     topic: str
     _pipelines: dict[int, _Pipeline] = attrs.Factory(dict)
@@ -101,11 +110,13 @@ class Pipelines:
         sent = [
             self._begin(pipeline, partition) for _ in range(1 + pipeline.batches % self.records_max)
         ]
+        odd = pipeline.batches % _ODD_ONE_IN == 1
+        size = self._other_bytes // len(sent) if odd else self.value_bytes
         pipeline.batches += 1
         pipeline.under_way += 1
         self.workload.busy += 1
         place = TopicPartition(self.topic, partition)
-        ask = _produce(place, self._batch([value for _, value in sent]), acks)
+        ask = _produce(place, self._batch([value for _, value in sent], size), acks)
         then = partial(self._answered, pipeline, pipeline.client, partition, sent)
         pipeline.client.call(ask, then)
 
@@ -116,10 +127,16 @@ class Pipelines:
         self.workload.begin(process, partition, value)
         return process, value
 
-    def _batch(self, values: Sequence[str]) -> bytes:
+    @property
+    def _other_bytes(self) -> int:
+        """The bytes of records in a batch that is unlike the rest: a request with so many is just
+        too large for a turn that is used up."""
+        return 0 if self.value_bytes else TURN_SMALL_FRAME_BYTES * 5 // 8
+
+    def _batch(self, values: Sequence[str], size: int) -> bytes:
         builder = RecordBatchBuilder()
         for value in values:
-            builder.append(self.padded(value), timestamp_ms=self.timestamp())
+            builder.append(self.padded(value, size), timestamp_ms=self.timestamp())
         return builder.build()
 
     def _answered(

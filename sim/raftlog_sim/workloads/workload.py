@@ -159,9 +159,9 @@ class SimWorkload:
         self._readers = [
             _Reader(READER + number, self.client(f"reader/{number}")) for number in range(READERS)
         ]
-        padded = partial(_padded, size=self.options.value_bytes)
-        records_max = 3 if self.options.value_bytes < _LARGE_VALUE_BYTES else 1
-        self._pipelines = Pipelines(self, records_max, padded, self._timestamp, TOPIC)
+        size = self.options.value_bytes
+        records_max = 3 if size < _LARGE_VALUE_BYTES else 1
+        self._pipelines = Pipelines(self, records_max, _padded, size, self._timestamp, TOPIC)
 
     def client(self, name: str) -> Caller:
         """One more client of the world."""
