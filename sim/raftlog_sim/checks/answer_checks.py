@@ -181,11 +181,8 @@ class AnswerChecks:
                         for wrong in fetched(node, asked, frame, self.committed, self.shown):
                             yield "fetched-rightly", wrong
                 else:
-                    yield from self._administered(cast("TopicRequest", asked), frame)
-
-    def _administered(self, asked: TopicRequest, frame: bytes) -> Iterator[tuple[str, str]]:
-        for wrong in self.topics.answered(asked, frame[_LENGTH_BYTES:]):
-            yield "denied-rightly", wrong
+                    administered = cast("TopicRequest", asked)
+                    yield from self.topics.answered(administered, frame[_LENGTH_BYTES:])
 
     def _produced(
         self,
@@ -207,12 +204,12 @@ class AnswerChecks:
                 group = getattr(partition, "group", None)
                 if group is not None and batch is not None:
                     yield (
+                        "produce-promise",
+                        self._promise(node, desk, asked, group, row.base_offset, *batch),
+                    )
                     yield (
                         "appended-in-order",
                         order.acknowledged(group, request_no, row.base_offset, batch[0]),
-                    )
-                        "produce-promise",
-                        self._promise(node, desk, asked, group, row.base_offset, *batch),
                     )
 
     def _promise(

@@ -14,6 +14,7 @@ import attrs
 from raftlog.base.entries import Membership
 from raftlog.base.ids import GroupId, NodeId, RaftIndex, ReplicaId
 from raftlog.broker.events import JobDone, WriteFailed
+from raftlog.broker.peer_messages import ControllerReply
 from raftlog.groups.machine import GroupsMachine
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import AppendReply, PreVoteRequest, VoteReply, VoteRequest
@@ -21,6 +22,7 @@ from raftlog.verify.judging.run_checks import counted
 from raftlog_sim.base.violation import NAMES, Violation
 from raftlog_sim.checks import (
     bound_checks,
+    controller_checks,
     election_checks,
     file_checks,
     membership_checks,
@@ -116,6 +118,8 @@ class Invariants:
                     self._promised(node, message)
                 elif type(message) is PreVoteRequest:
                     self._asked(node, message)
+                elif type(message) is ControllerReply:
+                    self.judge((controller_checks.told(node, message),))
         if (order := node.world.network.order) is not None:
             order.after_turn(node, events, effects)
         for event in events:
@@ -469,8 +473,7 @@ class Invariants:
         durable."""
         for node in nodes:
             self.judge(self.replicas.whole(node))
-            self.judge((("bounded", bound_checks.queues(node)),))
-            self.judge((("bounded", beyond_bounds(node)),))
+            self.judge((("bounded", bound_checks.queues(node)), ("bounded", beyond_bounds(node))))
             self.judge((("mark-synced", replica_checks.marks_ahead(node)),))
             for group, replica in node.broker.context.replicas.items():
                 self._durable(node, group, replica)

@@ -302,13 +302,17 @@ def _membership(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Ste
 
 
 def _topics(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    del options
+    """Make, grow and delete topics; one time in three somebody else wants the same a little
+    later, which is then so already, or about to be."""
     kind = ("create-topic", "grow-topic", "delete-topic")[stream.below(3)]
     topic, partitions = stream.below(4), stream.below(4)
-    if kind == "delete-topic":
-        yield step(at_ms, kind, topic=topic)
-    else:
-        yield step(at_ms, kind, topic=topic, partitions=partitions)
+    another = Stream(options.seed, f"schedule/topics/{at_ms}")
+    twice = another.chance(1, 3)
+    for when_ms in (at_ms, at_ms + (1 << another.below(6)))[: 1 + twice]:
+        if kind == "delete-topic":
+            yield step(when_ms, kind, topic=topic)
+        else:
+            yield step(when_ms, kind, topic=topic, partitions=partitions)
 
 
 def _hangup(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:

@@ -70,7 +70,13 @@ def asks(checks, key, count=1, name="a", validate_only=False):
 
 
 def answers(checks, request, code):
-    """Returns the error found in an answer of this code; None when it is not judged."""
+    """Returns the error of `denied-rightly` in an answer of this code; None when it is not
+    judged."""
+    return judged(checks, request, code).get("denied-rightly")
+
+
+def judged(checks, request, code):
+    """Returns what each invariant finds in an answer of this code."""
     key, name = request.key, request.changes[0].name
     body = {
         CREATE_TOPICS: CreateTopicsResponse(0, [CreatableTopicResult(name, error_code=code)]),
@@ -78,8 +84,7 @@ def answers(checks, request, code):
         CREATE_PARTITIONS: CreatePartitionsResponse(0, [CreatePartitionsTopicResult(name, code)]),
     }[key]
     parts = encode_response(key, VERSIONS[key], 1, body)
-    found = list(checks.answered(request, b"".join(map(bytes, parts))[4:]))
-    return found[0] if found else None
+    return dict(checks.answered(request, b"".join(map(bytes, parts))[4:]))
 
 
 def cluster(**counts):
@@ -176,3 +181,42 @@ def test_a_controller_that_performs_again_what_it_performed(monkeypatch, name):
     monkeypatch.setitem(controller._SERVE, OnceRequest, serve)
     result = simulate(scenario_files.load(name).case.schedule)
     assert result.failure_class == "denied-rightly"
+
+
+@pytest.mark.parametrize(
+    ("key", "there", "count", "code", "later"),
+    [
+        (CREATE_TOPICS, {}, 1, EXISTS, {"a": 1}),
+        (CREATE_TOPICS, {}, 1, NONE, {"a": 1}),
+        (DELETE_TOPICS, {"a": 1}, 0, UNKNOWN, {}),
+        (DELETE_TOPICS, {"a": 1}, 0, NONE, {}),
+        (CREATE_PARTITIONS, {"a": 1}, 3, UNKNOWN, {}),
+        (CREATE_PARTITIONS, {"a": 1}, 3, INVALID, {"a": 3}),
+        (CREATE_PARTITIONS, {"a": 1}, 3, NONE, {"a": 3}),
+    ],
+)
+def test_who_asks_is_told_only_of_what_an_image_has_shown(key, there, count, code, later):
+    """Others ask for the same and for its end at the same time; nothing is committed yet."""
+    checks = cluster(**there)
+    asks(checks, key, count)
+    asks(checks, DELETE_TOPICS)
+    assert code.name in judged(checks, asks(checks, key, count), code)["told-of-committed"]
+    asked = asks(checks, key, count)
+    assert checks.show(image(2, **later)) == ""
+    assert judged(checks, asked, code)["told-of-committed"] == ""
+
+
+def test_images_that_nobody_showed_may_have_had_anything():
+    checks = cluster()
+    asks(checks, CREATE_TOPICS)
+    asked = asks(checks, CREATE_TOPICS)
+    assert checks.show(image(3)) == ""
+    assert judged(checks, asked, EXISTS)["told-of-committed"] == ""
+
+
+def test_an_answer_may_say_what_was_so_when_it_was_asked():
+    checks = cluster(a=1)
+    asks(checks, DELETE_TOPICS)
+    asked = asks(checks, CREATE_TOPICS)
+    assert checks.show(image(2)) == ""
+    assert judged(checks, asked, EXISTS)["told-of-committed"] == ""
