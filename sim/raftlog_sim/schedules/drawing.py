@@ -10,7 +10,7 @@ from typing import Final
 from raftlog_sim.base.streams import Stream
 from raftlog_sim.schedules import drawing_admin, drawing_disks, drawing_groups, drawing_links
 from raftlog_sim.schedules.drawing_brokers import brokers_come_and_go
-from raftlog_sim.schedules.drawing_moments import at_moments
+from raftlog_sim.schedules.drawing_moments import at_moments, late_rounds
 from raftlog_sim.schedules.drawing_targets import (
     KEEPS,
     draw_node,
@@ -38,6 +38,7 @@ def draw_schedule(options: SimOptions) -> Schedule:
     if options.profile == WIDE:
         steps += list(_cancels(options, steps))
         steps += at_moments(options)
+        steps += late_rounds(options)
         steps += brokers_come_and_go(options)
         steps += drawing_admin.controllers_come_and_go(options)
         steps += drawing_admin.moves_are_interrupted(options)
