@@ -41,6 +41,7 @@ def draw_schedule(options: SimOptions) -> Schedule:
         steps += late_rounds(options)
         steps += brokers_come_and_go(options)
         steps += drawing_admin.controllers_come_and_go(options)
+        steps += drawing_admin.controllers_take_turns(options)
         steps += drawing_admin.moves_are_interrupted(options)
         steps += drawing_admin.directories_are_used(options)
         steps += drawing_admin.copies_are_throttled(options)

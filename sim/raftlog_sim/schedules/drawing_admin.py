@@ -47,6 +47,27 @@ def controllers_come_and_go(options: SimOptions) -> Iterator[Step]:
         at_ms += 20 << stream.below(7)
 
 
+def controllers_take_turns(options: SimOptions) -> Iterator[Step]:
+    """In a quarter of the wide seeds the controller changes again and again while a broker that is
+    to vote cannot be reached.
+
+    The change takes long, so whoever leads in the end must go on with it, and one may lead twice.
+    """
+    stream = Stream(options.seed, "schedule/controllers-take-turns")
+    on, at_ms = stream.chance(1, 4), stream.between(50, 1_000)
+    spare, turns = options.brokers, stream.between(2, 4)
+    if not on or spare <= options.controllers:
+        return
+    gap_ms = stream.between(4, 8) * options.election_ms
+    away_ms = options.election_ms + 300 + turns * gap_ms
+    yield step(at_ms, "partition", away_ms, side=f"n{spare}", how="silent")
+    at_ms += options.election_ms + stream.below(100)
+    yield step(at_ms, "add-controller", node=f"n{spare}")
+    for turn in range(turns):
+        when_ms = at_ms + 200 + turn * gap_ms
+        yield step(when_ms, "partition", gap_ms // 2, side="controller", how="loud")
+
+
 def moves_are_interrupted(options: SimOptions) -> Iterator[Step]:
     """In a third of the wide seeds partitions move, and a fault strikes each move at one of its
     steps.

@@ -2,16 +2,20 @@
 each scenario: others than `scripts/check` sweeps (1 to 20). A few to a test, for on a busy machine
 a seed may take ten seconds."""
 
+from itertools import pairwise
+
 import pytest
 from raftlog_sim.playing.seeds import drawn
 from raftlog_sim.playing.variations import varied_names
 from raftlog_sim.schedules.drawing_admin import (
     controllers_come_and_go,
+    controllers_take_turns,
     directories_are_used,
     moves_are_interrupted,
 )
 from raftlog_sim.schedules.drawing_brokers import brokers_come_and_go
 from raftlog_sim.schedules.drawing_groups import IMPOSTORS
+from raftlog_sim.schedules.drawing_moments import late_rounds
 from raftlog_sim.schedules.options import DOSES, VOTERS_MAX, draw_options
 
 FIRST, LAST, A_TEST = 101, 300, 5
@@ -142,3 +146,38 @@ def test_wide_seeds_change_controllers_directories_and_moves():
     steps_of_a_move = {"membership", "learner", "caught-up", "joint", "final"}
     assert {when for when, _ in aimed} == steps_of_a_move
     assert len(aimed) > 50
+
+
+def test_wide_seeds_have_late_read_rounds_and_controllers_that_take_turns():
+    """Rounds only where readers ask for them; and only a broker that does not vote yet is away."""
+    late, turns = 0, 0
+    for seed in range(200):
+        options = draw_options(seed, "wide")
+        rounds = [*late_rounds(options)]
+        assert bool(rounds) <= options.linearizable
+        late += any(each.kind == "transfer" for each in rounds)
+        steps = [*controllers_take_turns(options)]
+        for each in steps:
+            if each.kind == "add-controller":
+                turns += 1
+                assert int(str(each.argument("node"))[1:]) > options.controllers
+        cuts = [each for each in steps if "side=controller" in str(each)]
+        assert len(cuts) in ((2, 3, 4) if steps else (0,))
+    assert 20 < late < 100
+    assert 20 < turns < 80
+
+
+def test_two_administrators_want_the_same_now_and_then():
+    wanted = [
+        (each.at_ms, each.kind, each.argument("topic"))
+        for seed in range(60)
+        for each in drawn(seed, "swarm").schedule.steps
+        if each.kind.endswith("-topic")
+    ]
+    soon = [
+        (one, other)
+        for one, other in pairwise(wanted)
+        if one[1:] == other[1:] and 0 < other[0] - one[0] <= 32
+    ]
+    assert len(wanted) > 100
+    assert len(wanted) // 6 < len(soon) < len(wanted) // 3
