@@ -30,7 +30,8 @@ FAULT_KINDS: Final = FaultKinds(
         **release_faults.STRIKES,
     },
     waiting={
-        group_faults.KIND: group_faults.kill_when,
+        group_faults.KILL: group_faults.strike_when,
+        group_faults.CUT: group_faults.strike_when,
         moment_faults.KIND: moment_faults.strike_when,
     },
     heal_node=(

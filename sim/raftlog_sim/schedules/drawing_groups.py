@@ -41,6 +41,7 @@ def draw_group_faults(options: SimOptions) -> Iterator[Step]:
     if options.members and options.profile != "calm":
         yield from _coordinators_killed(options)
         yield from _coordinators_deposed(options)
+        yield from _late_decisions(options)
     if options.profile == GROUPS:
         yield from _rushes(options)
         yield from _wrong_clocks(options)
@@ -125,6 +126,28 @@ def _coordinators_deposed(options: SimOptions) -> Iterator[Step]:
         for early_ms in (40, 10, 2, 0, -1, -2):
             yield step(at_ms + 2 + still_ms - early_ms, "committed", group=group)
         at_ms += still_ms + stream.between(1_000, 4_000)
+
+
+def _late_decisions(options: SimOptions) -> Iterator[Step]:
+    """Let what a rebalance writes be decided late, when the group is in the next one. In a quarter
+    of the seeds with members, and in half of the busy ones.
+
+    The coordinator is cut off from the other brokers for less than an election. Newcomers reach it,
+    one after another.
+    """
+    stream = Stream(options.seed, "schedule/late-decision")
+    on, at_ms = stream.chance(1 + _is_busy(options), 4), stream.between(300, 1_500)
+    while on and at_ms < options.safety_ms:
+        group, when = stream.below(2), ("generation", "assignment")[stream.below(2)]
+        lasts_ms = stream.between(options.election_ms // 3, options.election_ms)
+        yield step(at_ms, "cut-coordinator", lasts_ms, group=group, when=when)
+        for newcomer in range(2):
+            come_ms, stays_ms = at_ms + newcomer * stream.between(10, 120), stream.between(200, 900)
+            yield step(
+                come_ms, "consume", stays_ms, member=options.members + 2 + newcomer, group=group,
+                how="eager", id="dynamic", every_ms=5,
+            )  # fmt: skip
+        at_ms += stream.between(1_200, 3_000)
 
 
 # --- busy seeds -----------------------------------------------------------------------------------

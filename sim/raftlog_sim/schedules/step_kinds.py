@@ -314,6 +314,11 @@ KINDS: Final = {
         (("group", "small"), ("when", _MOMENTS)), True, "nemesis",
         "the process that coordinates a group is killed as soon as the group is at that moment",
     ),
+    "cut-coordinator": Kind(
+        (("group", "small"), ("when", _MOMENTS)), True, "nemesis",
+        "the broker that coordinates a group is cut off from the others as soon as the group is at "
+        "that moment; members still reach it, and its records are decided late",
+    ),
     "at-moment": Kind(
         (("partition", "small"), ("when", _WHEN), ("what", _WHAT)), True, "nemesis",
         "a fault strikes as soon as the partition is at that moment, within 1500 ms: the leader, "

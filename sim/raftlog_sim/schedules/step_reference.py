@@ -75,6 +75,7 @@ EXAMPLES: Final = {
     "reads": "10 reads partition=0 count=50 every_ms=20",
     "ask": "300 ask partition=0 what=epoch-end back=1",
     "kill-coordinator": "800 kill-coordinator group=0 when=commits for 200",
+    "cut-coordinator": "800 cut-coordinator group=0 when=assignment for 100",
     "at-moment": "500 at-moment partition=0 when=transfer what=deaf for 900",
     "add-controller": "500 add-controller node=n2",
     "remove-controller": "500 remove-controller node=controller",

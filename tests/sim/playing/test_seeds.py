@@ -75,6 +75,8 @@ def test_seeds_of_groups_have_members_and_what_strikes_them():
     assert {each.argument("what") for each in steps if each.kind == "impostor"} == set(IMPOSTORS)
     moments = {each.argument("when") for each in steps if each.kind == "kill-coordinator"}
     assert moments == {"joins", "generation", "syncs", "assignment", "commits", "stable"}
+    late = {each.argument("when") for each in steps if each.kind == "cut-coordinator"}
+    assert late == {"generation", "assignment"}
     crashes = {dict(each.options.fault_gaps_ms)["crash"] for each in schedules}
     assert {150 * max(DOSES) << doubled for doubled in range(5)} | {0} == crashes
 

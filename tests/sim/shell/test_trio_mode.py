@@ -159,7 +159,7 @@ def test_what_else_a_seed_draws_does_not_depend_on_the_mode(monkeypatch):
         assert one.members == 0
         heap_only = {"fault_gaps_ms": other.fault_gaps_ms, "members": other.members}
         assert attrs.evolve(one, trio=False, **heap_only) == other
-        not_played = {*NOT_ON_STREAMS, *OF_MEMBERS, "kill-coordinator"}
+        not_played = {*NOT_ON_STREAMS, *OF_MEMBERS, "kill-coordinator", "cut-coordinator"}
         of_streams = ("flood", *OF_LINKS)
         kinds = {each.kind for each in draw_schedule(one).steps}
         assert not kinds & not_played
