@@ -21,7 +21,6 @@ from raftlog.runtime.disks.log_dirs import FurtherDisk, take_further
 from raftlog.runtime.disks.open_files import Descriptors, PosixDescriptors
 from raftlog.runtime.disks.workers import ThreadWorkers, Workers
 from raftlog.runtime.huge_pages import use_huge_pages
-from raftlog.runtime.network.slabs import SlabPool
 from raftlog.runtime.network.streams import Network, TcpNetwork
 from raftlog.runtime.real_ports import (
     SYNCFS_TELLS,
@@ -55,7 +54,6 @@ class Machine:
     """Dirty files from which one `sync_all` is cheaper than a sync of each."""
     network: Network
     workers: Workers
-    pool: SlabPool
     process: int
     """The number by which the operating system knows this process."""
 
@@ -81,7 +79,6 @@ def this_machine(
         syncfs_from=SYNCFS_FROM if SYNCFS_TELLS else sys.maxsize,
         network=TcpNetwork(),
         workers=ThreadWorkers(trio.lowlevel.current_trio_token()),
-        pool=SlabPool(),
         process=os.getpid(),
     )
 

@@ -348,7 +348,6 @@ class _BrokerProcess:
             async with trio.open_nursery() as nursery:
                 connections = AcceptedConnections(
                     driver,
-                    machine.pool,
                     self.files,
                     self.tracer,
                     config.frame_bytes_max,
@@ -363,7 +362,6 @@ class _BrokerProcess:
                     )._replace(incarnation=self.image.incarnation),
                     machine.entropy.fork("links"),
                     self.tracer,
-                    machine.pool,
                     nursery,
                     self.broker.registration.peer_stands,
                     machine.network,

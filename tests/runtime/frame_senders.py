@@ -9,9 +9,10 @@ from trio.testing import wait_all_tasks_blocked
 from raftlog.base.errors import ProtocolError
 from raftlog.base.units import MIB
 from raftlog.kafka.frames import FrameCutter
+from raftlog.runtime.network import framing
 from raftlog.runtime.network.framing import FrameReceiver
 from raftlog.runtime.network.intake import Intake
-from raftlog.runtime.network.slabs import SIZE_CLASSES, SlabPool, size_for
+from raftlog.runtime.network.slabs import SIZE_CLASSES, Slab, make_slab, size_for
 from tests.runtime.memory_stream import memory_pair
 
 LARGE = 20 * MIB
@@ -22,11 +23,10 @@ class Sender:
 
     paused: trio.Event | None = None
 
-    def __init__(self, intake: Intake, pool: SlabPool | None = None) -> None:
+    def __init__(self, intake: Intake) -> None:
         self.stream, right = memory_pair(room=10**9)
         cutter = FrameCutter.for_requests(frame_bytes_max=32 * MIB)
-        pool = pool or SlabPool()
-        self.receiver = FrameReceiver(right, pool, cutter, intake, self.hang_up)
+        self.receiver = FrameReceiver(right, cutter, intake, self.hang_up)
         self.frames = 0
         self.error: ProtocolError | str | None = None
         self.scope = trio.CancelScope()
@@ -87,15 +87,17 @@ class Holder:
         self.evicted += 1
 
 
-class PoorPool(SlabPool):
+class LittleMemory:
     """There is no memory for slabs larger than `size_max`, as with a limit on the process."""
 
-    size_max = SIZE_CLASSES[-1]
+    def __init__(self, monkeypatch, size_max: int = SIZE_CLASSES[-1]) -> None:
+        self.size_max = size_max
+        monkeypatch.setattr(framing, "make_slab", self.make)
 
-    def take(self, size):
+    def make(self, size: int) -> Slab:
         if size_for(size) > self.size_max:
             size = 1 << 62  # the system says no
-        return super().take(size)
+        return make_slab(size)
 
 
 async def senders(nursery, intake, count) -> list[Sender]:

@@ -13,10 +13,10 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from raftlog.base.units import KIB, MIB
-from raftlog.runtime.network.framing import FIRST_SLAB_BYTES
+from raftlog.runtime.network.framing import FIRST_SLAB_BYTES, FrameReceiver
 from raftlog.runtime.network.intake import Intake
-from raftlog.runtime.network.slabs import SIZE_CLASSES
-from tests.runtime.frame_senders import LARGE, Holder, PoorPool, Sender, senders
+from raftlog.runtime.network.slabs import SIZE_CLASSES, Slab
+from tests.runtime.frame_senders import LARGE, Holder, LittleMemory, Sender, senders
 
 
 async def test_a_connection_that_has_sent_nothing_holds_nothing():
@@ -240,13 +240,14 @@ async def test_a_pipeline_of_small_frames_gets_larger_slabs():
         nursery.cancel_scope.cancel()
 
 
-async def test_who_has_no_memory_for_less_keeps_what_it_has(autojump_clock: MockClock):
+async def test_who_has_no_memory_for_less_keeps_what_it_has(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+):
     """A smaller slab for a paused connection is asked for by a receiver that waits: had there been
     no memory for it, that one would have paid."""
     intake = Intake(bytes_max=2 * MIB)
     async with trio.open_nursery() as nursery:
-        pool = PoorPool()
-        paused = Sender(intake, pool)
+        paused = Sender(intake)
         nursery.start_soon(paused.run)
         for _ in range(3):
             paused.send_whole(MIB)
@@ -255,12 +256,24 @@ async def test_who_has_no_memory_for_less_keeps_what_it_has(autojump_clock: Mock
         whole = struct.pack(">ihh", 100, 0, 9) + bytes(96)
         paused.stream.send_nowait([whole + struct.pack(">ihh", 1000, 0, 9) + bytes(96)])
         await wait_all_tasks_blocked()
-        pool.size_max = 0
+        shrink, asked = FrameReceiver._make_room, []
+
+        def shrink_without_memory(receiver: FrameReceiver, slab: Slab) -> None:
+            if receiver is paused.receiver:
+                asked.append(len(slab))
+                with monkeypatch.context() as during:
+                    LittleMemory(during, 0)
+                    shrink(receiver, slab)
+            else:
+                shrink(receiver, slab)
+
+        monkeypatch.setattr(FrameReceiver, "_make_room", shrink_without_memory)
         others = await senders(nursery, intake, 3)
         for each in others:
             each.announce(MIB, MIB - 100)
         await trio.sleep(0.9)
         assert intake.contended
+        assert asked
         assert paused.slab > MIB
         assert [each.error for each in (paused, *others)] == [None] * 4
         nursery.cancel_scope.cancel()

@@ -25,9 +25,8 @@ from raftlog.records.slices import FileSlice
 from raftlog.runtime.disks.open_files import OpenFiles
 from raftlog.runtime.network.intake import FRAME_SECONDS_MAX
 from raftlog.runtime.network.listener import STREAMED_FROM, AcceptedConnections
-from raftlog.runtime.network.slabs import SlabPool
 from tests.runtime.driver_rig import HOME
-from tests.runtime.frame_senders import PoorPool
+from tests.runtime.frame_senders import LittleMemory
 from tests.runtime.memory_stream import memory_pair
 from tests.runtime.test_driver import FakeBroker, driver_of
 
@@ -45,7 +44,6 @@ class Rig:
         self.tracer = ListTracer()
         self.connections = AcceptedConnections(
             self.driver,
-            SlabPool(),
             files or OpenFiles({}, None),
             self.tracer,
             1 << 20,
@@ -83,12 +81,12 @@ def answering(nursery, held: int = 0, **more) -> Rig:
     return plan.rig
 
 
-async def test_no_memory_for_one_frame_costs_one_connection():
+async def test_no_memory_for_one_frame_costs_one_connection(monkeypatch):
     """`OSError` from the slab left the reader of one connection and ended the whole process."""
     async with trio.open_nursery() as nursery:
         rig = answering(nursery)
         rig.connections.frame_bytes_max = 32 * MIB
-        rig.connections.pool = PoorPool()
+        LittleMemory(monkeypatch)
         polite, large = await rig.connect(), await rig.connect()
         large.send_nowait([struct.pack(">ihh", 20 * MIB, 0, 9) + bytes(9 * MIB)])
         await wait_all_tasks_blocked()

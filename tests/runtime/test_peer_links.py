@@ -13,10 +13,10 @@ from raftlog.broker.events import LinkDown, LinkUp, PeerAddress, PeerMessages, P
 from raftlog.broker.peer_messages import NodeHeartbeatReply
 from raftlog.runtime.network.handshake import HANDSHAKE_SECONDS, Agreed, PeerIdentity, Trust
 from raftlog.runtime.network.peer_links import HANDSHAKES_MAX, PeerLinks, _replaces
-from raftlog.runtime.network.slabs import SIZE_CLASSES, SlabPool
+from raftlog.runtime.network.slabs import SIZE_CLASSES
 from raftlog.runtime.network.streams import TcpNetwork
 from raftlog.runtime.real_ports import OsEntropy
-from tests.runtime.frame_senders import PoorPool
+from tests.runtime.frame_senders import LittleMemory
 from tests.runtime.memory_stream import memory_pair
 
 CLUSTER = ClusterId(b"c" * 16)
@@ -76,7 +76,6 @@ class End:
             identity,
             OsEntropy(),
             self.tracer,
-            SlabPool(),
             nursery,
             lambda node, directory, boot, address: address in self.alive,
             TcpNetwork(),
@@ -239,14 +238,13 @@ async def test_a_corrupt_frame_ends_the_session():
         nursery.cancel_scope.cancel()
 
 
-async def test_no_memory_for_a_frame_ends_the_session():
+async def test_no_memory_for_a_frame_ends_the_session(monkeypatch):
     """It ended the process, which has no other task for errors of one link."""
     async with trio.open_nursery() as nursery:
         one, two = End(1, nursery), End(2, nursery)
         one.links.keep((await two.listen(),))
-        two.links.pool = pool = PoorPool()
-        pool.size_max = SIZE_CLASSES[0]
         await one.linked()
+        LittleMemory(monkeypatch, SIZE_CLASSES[0])
         one.links._links[NodeId(2)].sender.put(b"\0\x01\0\0" + bytes(SIZE_CLASSES[0]))
         one.links._links[NodeId(2)].sender.flush()
         await two.driver.until(lambda events: any(type(each) is LinkDown for each in events))

@@ -1,58 +1,36 @@
-"""A slab is given out again only when no frame uses it any more."""
+"""Slabs have a few sizes; large ones grow without a copy."""
 
 from pathlib import Path
 
 import pytest
 
-from raftlog.base.units import MIB
+from raftlog.base.units import KIB, MIB
 from raftlog.runtime.network.slabs import (
-    RETIRED_MAX,
     SIZE_CLASSES,
     NoMemory,
-    SlabPool,
     class_above,
     class_below,
     grow,
-    is_free,
+    make_slab,
     size_for,
 )
 
 
-def test_a_viewed_slab_is_not_free():
-    slab = bytearray(10)
-    view = memoryview(slab)
-    assert not is_free(slab)
-    view.release()
-    assert is_free(slab)
-    assert len(slab) == 10
-
-
-def test_a_free_slab_comes_back_and_a_pinned_one_does_not():
-    pool = SlabPool(poison=True)
-    slab = pool.take(1000)
-    view = memoryview(slab)[:4]
-    pool.retire(slab)
-    assert pool.take(1000) is not slab
-    view.release()
-    assert pool.take(1000) is slab
-    assert set(slab) == {0xDB}
-
-
-def test_sizes_above_the_classes_are_exact_and_not_kept():
-    pool = SlabPool()
-    slab = pool.take(SIZE_CLASSES[-1] + 1)
-    assert len(slab) == SIZE_CLASSES[-1] + 1
-    pool.retire(slab)
-    assert pool.take(SIZE_CLASSES[-1] + 1) is not slab
+def test_a_slab_is_of_its_class_and_above_all_classes_exact():
+    assert [len(make_slab(size)) for size in (0, 1000, MIB)] == [
+        SIZE_CLASSES[0],
+        SIZE_CLASSES[0],
+        MIB + 64 * KIB,
+    ]
+    assert len(make_slab(SIZE_CLASSES[-1] + 1)) == SIZE_CLASSES[-1] + 1
 
 
 def test_a_slab_above_the_classes_grows_without_a_copy():
     """glibc copies a bytearray of up to 32 MiB once a larger one was freed: a frame of 30 MiB took
     68 MiB at its peak."""
-    pool = SlabPool()
     warm = bytearray(31 << 20)
     del warm
-    slab = pool.take(16 << 20)
+    slab = make_slab(16 << 20)
     slab[:] = b"\x01" * len(slab)
     above = bytearray(MIB)  # so that a block in the heap could not simply go on
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins again
@@ -74,8 +52,7 @@ def resident(what: str) -> int:
 
 
 def test_a_viewed_slab_and_one_of_a_class_do_not_grow():
-    pool = SlabPool()
-    large, small = pool.take(16 << 20), pool.take(1000)
+    large, small = make_slab(16 << 20), make_slab(1000)
     with memoryview(large):
         assert not grow(large, 17 << 20)
     assert grow(large, 17 << 20)
@@ -84,23 +61,13 @@ def test_a_viewed_slab_and_one_of_a_class_do_not_grow():
 
 
 def test_no_memory_says_so():
-    pool = SlabPool()
-    large = pool.take(16 << 20)
-    for too_much in (lambda: pool.take(1 << 62), lambda: grow(large, 1 << 62)):
+    large = make_slab(16 << 20)
+    for too_much in (lambda: make_slab(1 << 62), lambda: grow(large, 1 << 62)):
         with pytest.raises(
             NoMemory, match=r"no memory for a frame \(4611686018427387904 bytes\): "
         ):
             too_much()
     assert len(large) == 16 << 20
-
-
-def test_the_pool_is_bounded():
-    pool = SlabPool()
-    for size, kept in RETIRED_MAX.items():
-        for slab in [pool.take(size) for _ in range(kept + 3)]:
-            pool.retire(slab)
-    assert {size: len(waiting) for size, waiting in pool._retired.items()} == RETIRED_MAX
-    assert sum(size * kept for size, kept in RETIRED_MAX.items()) < 48 * 1024 * 1024
 
 
 def test_classes_lead_to_each_other():

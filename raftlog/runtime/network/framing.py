@@ -21,10 +21,10 @@ from raftlog.runtime.network.slabs import (
     SIZE_CLASSES,
     NoMemory,
     Slab,
-    SlabPool,
     class_above,
     class_below,
     grow,
+    make_slab,
     size_for,
 )
 from raftlog.runtime.network.streams import ByteStream
@@ -37,13 +37,12 @@ FIRST_SLAB_BYTES: Final = SIZE_CLASSES[0]
 class FrameReceiver:
     """Receives bytes from `stream`; `frames()` returns the whole frames.
 
-    The slab is retired when it is empty, so that an idle connection holds no memory. Without an
-    `intake` the receiver may hold any number of bytes: that is for peers, which have proved who
-    they are.
+    The receiver lets go of its slab when it is empty, so that an idle connection holds no memory.
+    Without an `intake` the receiver may hold any number of bytes: that is for peers, which have
+    proved who they are.
     """
 
     stream: ByteStream
-    pool: SlabPool
     cutter: FrameCutter
     intake: Intake | None = None
     too_slow: Callable[[str], None] | None = None
@@ -119,7 +118,7 @@ class FrameReceiver:
             self._gave = True
             self._learn(len(slab))
         if self._start == self._end:
-            self._retire()
+            self._let_go()
         return cut.frames
 
     def handed_in(self) -> None:
@@ -160,7 +159,7 @@ class FrameReceiver:
     def _first_slab(self) -> Slab:
         size = self._appetite if self._may_hold(self._appetite) else FIRST_SLAB_BYTES
         self._start = self._end = 0
-        return self._use(self.pool.take(size))
+        return self._use(make_slab(size))
 
     def _may_hold(self, size: int) -> bool:
         """Whether memory is free for `size` bytes that are useful and not necessary."""
@@ -206,10 +205,9 @@ class FrameReceiver:
     def _move(self, slab: Slab, size: int) -> Slab:
         """Copy the unfinished frame from `slab` to a slab of `size` bytes."""
         rest = self._end - self._start
-        other = self.pool.take(size)
+        other = make_slab(size)
         with memoryview(slab) as old, memoryview(other) as new:
             new[:rest] = old[self._start : self._end]
-        self.pool.retire(slab)
         self._start, self._end = 0, rest
         return self._use(other)
 
@@ -251,13 +249,11 @@ class FrameReceiver:
                 f"{self._wanted} bytes of a frame"
             )
 
-    def _retire(self) -> None:
-        if self._slab is not None:
-            self.pool.retire(self._slab)
-            self._slab = None
-            self._beyond = False
+    def _let_go(self) -> None:
+        self._slab = None
+        self._beyond = False
 
     def close(self) -> None:
-        """Retire the slab and release the share of the intake."""
-        self._retire()
+        """Let go of the slab and release the share of the intake."""
+        self._let_go()
         self.handed_in()

@@ -23,7 +23,7 @@ from raftlog.runtime.driver import Driver
 from raftlog.runtime.network.framing import FrameReceiver
 from raftlog.runtime.network.intake import Intake
 from raftlog.runtime.network.sender import Sender
-from raftlog.runtime.network.slabs import NoMemory, SlabPool
+from raftlog.runtime.network.slabs import NoMemory
 from raftlog.runtime.network.streams import ByteStream
 
 JOIN_BYTES_MAX: Final = 4096
@@ -113,7 +113,6 @@ class AcceptedConnections:
     """
 
     driver: Driver
-    pool: SlabPool
     files: OpenFiles
     tracer: Tracer
     frame_bytes_max: int
@@ -230,7 +229,7 @@ class AcceptedConnections:
     async def _read(self, connection: AcceptedConnection) -> None:
         cutter = FrameCutter.for_requests(frame_bytes_max=self.frame_bytes_max)
         too_slow = partial(self.hang_up, connection.id)
-        receiver = FrameReceiver(connection.stream, self.pool, cutter, self.intake, too_slow)
+        receiver = FrameReceiver(connection.stream, cutter, self.intake, too_slow)
         try:
             while await receiver.receive():
                 await self._post(connection, receiver, receiver.frames())

@@ -37,7 +37,7 @@ from raftlog.runtime.network import handshake
 from raftlog.runtime.network.framing import FrameReceiver
 from raftlog.runtime.network.handshake import Agreed, PeerIdentity, PlainPeerError, Trust
 from raftlog.runtime.network.sender import Sender
-from raftlog.runtime.network.slabs import NoMemory, SlabPool
+from raftlog.runtime.network.slabs import NoMemory
 from raftlog.runtime.network.streams import ByteStream, Network
 from raftlog.seal.frames import OVERHEAD_BYTES, Opener, Sealer
 from raftlog.storage.directories.incarnations import NONE
@@ -90,7 +90,6 @@ class PeerLinks:
     identity: PeerIdentity
     entropy: Entropy
     tracer: Tracer
-    pool: SlabPool
     nursery: trio.Nursery
     stands: Callable[[NodeId, DirectoryId, BootNumber, str], bool]
     """Whether the process with this identity is the one that the cluster holds for alive under its
@@ -332,7 +331,7 @@ class PeerLinks:
 
     async def _read(self, link: PeerLink) -> None:
         keys = link.agreed.keys
-        receiver = FrameReceiver(link.stream, self.pool, _peer_frames(sealed=keys is not None))
+        receiver = FrameReceiver(link.stream, _peer_frames(sealed=keys is not None))
         node, session, decode = link.agreed.peer.node, link.agreed.session, link.codec.decode
         body = _body if keys is None else Opener(keys.receiving).open
         try:

@@ -1,39 +1,26 @@
-"""Receive buffers, reused: zeroing and faulting fresh memory costs up to a fifth of a broker's CPU.
-
-A slab is a bytearray. Views of it may be held by entries that wait for followers or the disk; it is
-reusable only when no view is left. CPython itself is the judge of that: a bytearray whose buffer is
-exported refuses to be resized, so the check cannot be fooled by our own bookkeeping.
+"""Receive buffers. A slab is made for each burst of frames and never written again once it is full,
+so views of it may be held by entries that wait for followers or the disk.
 
 A slab larger than all classes is an anonymous mapping. The kernel moves its pages as it grows
 (mremap(2)). A bytearray may be copied instead, and would then take twice the size of its frame.
+
+Slabs are not kept for reuse: CPython's and the C library's allocators do that as well
+(docs/decisions/0084).
 """
 
 import mmap
 import sys
 from bisect import bisect_left
-from collections import deque
-from typing import Final, TypeAlias, final
-
-import attrs
+from typing import Final, TypeAlias
 
 from raftlog.base.errors import OperatingError
 from raftlog.base.units import KIB, MIB
 
 SMALL_SLAB_BYTES: Final = 256 * KIB
 """The size of the slab into which a busy connection receives small frames."""
-RETIRED_MAX: Final = {
-    4 * KIB: 64,
-    32 * KIB: 64,
-    SMALL_SLAB_BYTES: 32,
-    MIB + 64 * KIB: 24,
-    4 * MIB + 64 * KIB: 2,
-}
-"""The most slabs of each class that wait for reuse, 44 MiB in all. Beyond it the oldest is left to
-the garbage collector."""
-SIZE_CLASSES: Final = tuple(RETIRED_MAX)
+SIZE_CLASSES: Final = (4 * KIB, 32 * KIB, SMALL_SLAB_BYTES, MIB + 64 * KIB, 4 * MIB + 64 * KIB)
 """Slab sizes in bytes, ascending. The request of a quiet client fits the first; a request with a
 1 MiB batch fits the fourth."""
-_LOOKS_PER_TAKE: Final = 4
 _MAPPINGS_GROW: Final = sys.platform == "linux"
 """Whether a mapping can grow in place. Python has mremap on Linux only."""
 
@@ -70,16 +57,6 @@ def class_above(size: int) -> int:
     return min(size, SIZE_CLASSES[-1])
 
 
-def is_free(slab: bytearray) -> bool:
-    """Whether no view of `slab` is left."""
-    try:
-        slab.append(0)
-    except BufferError:
-        return False
-    slab.pop()
-    return True
-
-
 def grow(slab: Slab, size: int) -> bool:
     """Enlarge `slab` to `size` bytes without copying its bytes; False when that is impossible.
 
@@ -97,57 +74,16 @@ def grow(slab: Slab, size: int) -> bool:
     return True
 
 
-def _make(size: int) -> Slab:
-    if size > SIZE_CLASSES[-1]:
-        # Private, for shared anonymous memory cannot grow.
-        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    # One byte of slack, so that `is_free` never reallocates.
-    slab = bytearray(size + 1)
-    slab.pop()
-    return slab
+def make_slab(size: int) -> Slab:
+    """A slab of the smallest class that holds `size` bytes; above all classes, of just that size.
 
-
-@final
-@attrs.define(eq=False)
-class SlabPool:
-    """Hands out slabs of a wanted size (`take`) and takes them back (`retire`).
-
-    `poison` fills a slab with 0xDB before it is given out again, so that a view kept by mistake
-    shows up as garbage in a test rather than as another client's records.
+    Raises `NoMemory`.
     """
-
-    poison: bool = False
-    _retired: dict[int, deque[bytearray]] = attrs.field(factory=dict, init=False)
-
-    def take(self, size: int) -> Slab:
-        """A slab of the smallest class that holds `size` bytes; above all classes, a fresh one.
-
-        Raises `NoMemory`.
-        """
-        wanted = size_for(size)
-        waiting = self._retired.get(wanted)
-        for _ in range(min(_LOOKS_PER_TAKE, len(waiting) if waiting else 0)):
-            assert waiting is not None
-            slab = waiting.popleft()
-            if is_free(slab):
-                if self.poison:
-                    slab[:] = b"\xdb" * len(slab)
-                return slab
-            waiting.append(slab)
-        try:
-            return _make(wanted)
-        except (OSError, MemoryError) as error:
-            raise NoMemory(wanted) from error
-
-    def retire(self, slab: Slab) -> None:
-        """Give a slab back; it is used again once its last view is gone."""
-        size = len(slab)
-        keep = RETIRED_MAX.get(size)
-        if keep is None or not isinstance(slab, bytearray):
-            return
-        waiting = self._retired.get(size)
-        if waiting is None:
-            waiting = self._retired[size] = deque()
-        waiting.append(slab)
-        if len(waiting) > keep:
-            waiting.popleft()
+    wanted = size_for(size)
+    try:
+        if wanted > SIZE_CLASSES[-1]:
+            # Private, for shared anonymous memory cannot grow.
+            return mmap.mmap(-1, wanted, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        return bytearray(wanted)
+    except (OSError, MemoryError) as error:
+        raise NoMemory(wanted) from error

@@ -32,7 +32,6 @@ from raftlog.runtime.driver import Driver
 from raftlog.runtime.machine import Machine
 from raftlog.runtime.network.listener import AcceptedConnections
 from raftlog.runtime.network.peer_links import PeerLinks
-from raftlog.runtime.network.slabs import SlabPool
 from raftlog.runtime.server import Control, Started, serve_on
 from raftlog.runtime.settings.config_file import Address, ServerConfig
 from raftlog.storage.write_round import SYNCFS_FROM
@@ -275,7 +274,6 @@ class TrioNode:
             syncfs_from=SYNCFS_FROM,
             network=boot.network,
             workers=boot.workers,
-            pool=SlabPool(poison=True),
             process=self.number,
         )
         control = Control(attached=partial(self._attached, boot))

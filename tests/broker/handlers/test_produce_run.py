@@ -14,7 +14,6 @@ from raftlog.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopi
 from raftlog.kafka.messages.metadata import MetadataRequest
 from raftlog.kafka.repeats import ProduceRepeats
 from raftlog.kafka.versions import ApiKey
-from raftlog.runtime.network.slabs import is_free
 from tests.broker.handlers.data_path import (
     WALL,
     batch_of,
@@ -277,7 +276,8 @@ def test_what_waits_for_its_partition_pins_no_receive_memory(count, size):
     pending = [client.send_frame(memoryview(slab), ApiKey.PRODUCE, VERSION) for slab in slabs]
     cluster.run(0.05)
     assert not any(each.done for each in pending)
-    assert all(map(is_free, slabs))
+    for slab in slabs:
+        slab.append(0)  # BufferError while a view is left
     cluster.world.network.heal()
     found = [each.responses[0].partition_responses[0] for each in finished(cluster, pending)]
     assert [(one.error_code, one.base_offset) for one in found] == [
