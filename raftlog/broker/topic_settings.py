@@ -1,8 +1,9 @@
 """A topic's settings as this broker sees them: the source of each value, and their effect.
 
-`metadata.topic_configs` has the table of names and valid values. Here the broker's own defaults are
-laid between the built-in ones and the topic's overrides. They are, from weakest to strongest, the
-defaults of its file, those that group 0 holds for every broker, and those for this one.
+`metadata.settings.topic_config_table` has the table of names and valid values. Here the broker's
+own defaults are laid between the built-in ones and the topic's overrides. They are, from weakest to
+strongest, the defaults of its file, those that group 0 holds for every broker, and those for this
+one.
 """
 
 from collections.abc import Iterable, Mapping
