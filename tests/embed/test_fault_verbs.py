@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from raftlog.base.errors import LocalMisuse, OperatingError
+from raftlog.base.errors import LocalMisuse
 from raftlog.embed.cluster import Cluster
 from raftlog.embed.faults import FaultNotUsedError
 
@@ -351,9 +351,3 @@ def test_a_cluster_that_is_told_to_take_no_faults():
         port = cluster._running.place(1).admin_port
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"http://127.0.0.1:{port}/faults", timeout=20)
-
-
-def test_faults_are_refused_beyond_loopback():
-    settings = {"listeners": "PLAINTEXT://0.0.0.0:0", "raftlog.testing.faults": "true"}
-    with pytest.raises(OperatingError, match="must not fail on demand"):
-        Cluster(brokers=1, settings=settings).start()

@@ -7,6 +7,7 @@ was acknowledged is read back from its offset.
 """
 
 import random
+import re
 
 import pytest
 
@@ -94,9 +95,14 @@ def test_the_test_disk_is_refused_beyond_loopback(tmp_path):
     cluster = local_cluster.found(
         tmp_path / "cluster",
         brokers=1,
-        settings={"listeners": "PLAINTEXT://0.0.0.0:0"},
         environment={"RAFTLOG_TEST_DISK": "writeback"},
     )
+    file = cluster.directory / "broker1.properties"
+    text, changed = re.subn(
+        r"(?m)^listeners = .*$", "listeners = PLAINTEXT://0.0.0.0:0", file.read_text()
+    )
+    assert changed == 1
+    file.write_text(text)
     try:
         cluster.start(1)
         assert cluster.processes[1].wait(30) == 1

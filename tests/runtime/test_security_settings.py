@@ -33,6 +33,15 @@ def test_what_asks_for_nothing_is_accepted(name, secret):
         assert judged(GOOD + f"{name} = {value}\n", secret).broker.node == 2
 
 
+def test_faults_on_demand_are_refused_beyond_loopback(secret):
+    on = GOOD + "raftlog.testing.faults = true\n"
+    assert judged(on, secret).broker.node == 2
+    for listener in ("0.0.0.0:9093", "192.0.2.7:9093"):
+        reachable = on.replace("PLAINTEXT://127.0.0.1:9093", f"PLAINTEXT://{listener}")
+        with pytest.raises(ConfigError, match="must not fail on demand"):
+            judged(reachable, secret)
+
+
 @pytest.mark.parametrize("prefix", ["", "listener.name.internal.", "listener.name.a.plain."])
 @pytest.mark.parametrize("name", NO_OPS)
 def test_anything_else_stops_the_start(name, prefix, secret):

@@ -153,7 +153,7 @@ def test_runs_latest_points_to_the_newest(schedule_file, tmp_path, capsys):
         (["debug", "x.json", "--seed", "3"], "not both"),
         (["explode"], "invalid choice"),
         ([], "required"),
-        (["mutants", "99"], "no mutant 99"),
+        (["mutants", "999"], "no mutant 999"),
     ],
 )
 def test_wrong_usage_is_64_and_says_why(arguments, why, capsys):

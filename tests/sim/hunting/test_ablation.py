@@ -147,7 +147,7 @@ class _Here:
         (["--without", "crash"], "--without needs the numbers of mutants"),
         (["4", "--without", "rain"], "invalid choice: 'rain'"),
         (["24b", "--ablate"], "mutant 24b is a bug of the judge"),
-        (["4", "99", "--ablate"], "no mutant 99"),
+        (["4", "999", "--ablate"], "no mutant 999"),
         (["4", "--ablate", "--without", "crash"], "--ablate does not go with --without"),
         (["4", "--ablate", "--kills", "2"], "--ablate does not go with --kills"),
         (["4", "--ablate", "--shrink", "9"], "--ablate does not go with --shrink"),
