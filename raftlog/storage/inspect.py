@@ -21,7 +21,6 @@ from raftlog.storage.directories.log_directories import LogDirectories, director
 from raftlog.storage.files import opened
 from raftlog.storage.replica import GROUPS_DIRECTORY, Mark, Registration, ReplicaSpec
 from raftlog.storage.segments.live_files import LiveFile, LiveFiles, find_live_files
-from raftlog.storage.segments.segment import before_header
 from raftlog.storage.segments.segment_header import header_needs_repair
 from raftlog.storage.segments.walk import Walk, WalkPlace, segment_start
 
@@ -230,7 +229,7 @@ class _Reading:
         Where the mark speaks of the file, the walk is compared with it: batches that each look
         right may be another partition's.
         """
-        start = _start_of(file)
+        start = segment_start(file.header)
         if self.gap is not None:
             return
         if self._begun and (self.place.raft_index, self.place.chain) != (
@@ -275,10 +274,3 @@ class _Reading:
         return Fingerprint(
             first_index, place.raft_index, place.offset, place.chain, self._hash.hexdigest()
         )
-
-
-def _start_of(file: LiveFile) -> WalkPlace:
-    before = before_header(file.header)
-    return segment_start(
-        file.header.first_index, before.next_offset, before.chain, file.header.term_before
-    )

@@ -61,7 +61,7 @@ class SegmentFiles:
         self._segment_bytes = segment_bytes
 
     def must_begin(self, entry: Entry) -> bool:
-        """Whether the entry belongs into a file of its own or a new one."""
+        """Whether the entry begins the next file: one is due, or the present one is full."""
         position = self.pending.position
         full = position + len(entry.batch) > self._segment_bytes or buggify("early-roll")
         full = full or (entry.kind is EntryKind.LOG_START and empties(entry, self._spec.path))

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import attrs
+
 from raftlog.base.units import millis
 from raftlog.broker.broker import Broker
 from raftlog.raft import lease
@@ -36,9 +38,8 @@ def lease_by_the_wall_clock() -> None:
 def index_from_the_oldest_entry() -> None:
     """25d: a boot counts the entries before a log by the offset of the first one in it."""
 
-    def start(first_index: Any, offset: Any, chain_before: Any, term_before: Any) -> Any:
-        del first_index
-        return segment_start(offset + 1, offset, chain_before, term_before)
+    def start(header: Any) -> Any:
+        return segment_start(attrs.evolve(header, first_index=header.base_offset + 1))
 
     walked_log.segment_start = start  # type: ignore[attr-defined]
     behind_fault.segment_start = start  # type: ignore[attr-defined]

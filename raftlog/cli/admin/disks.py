@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from raftlog.base.ids import NodeId
-from raftlog.cli.admin.moves import current_moves, known_brokers, racks_of
+from raftlog.cli.admin.moves import check_alive, current_moves, known_brokers
 from raftlog.cli.connect import with_client
 from raftlog.cli.output.render import bootstrap_option, format_option, print_json, print_table
 from raftlog.client.core.admin_asks import LogDir, describe_log_dirs
@@ -62,7 +62,7 @@ async def describe_disks(
     """
     await client.know_brokers()
     asked = brokers or [each.broker_id for each in (await known_brokers(client)).brokers]
-    await racks_of(client, asked)
+    await check_alive(client, asked)
     found: Disks = {}
 
     async def ask(node: int) -> None:

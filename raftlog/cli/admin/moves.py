@@ -17,7 +17,7 @@ from raftlog.client.core.results import PartitionResult
 from raftlog.client.core.values import Moving, TopicPartition
 from raftlog.client.trio_driver import Client, gather
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.kafka.messages.describe_cluster import DescribeClusterResponse
+from raftlog.kafka.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
 
 if TYPE_CHECKING:
     from raftlog.kafka.messages.metadata import MetadataResponse
@@ -86,9 +86,9 @@ async def known_brokers(client: Client) -> DescribeClusterResponse:
     return told
 
 
-async def racks_of(client: Client, nodes: Sequence[int]) -> dict[int, str]:
-    """Broker -> rack of these brokers; `OperatingError` when one of them is not alive."""
-    known = {each.broker_id: each.rack or "" for each in (await known_brokers(client)).brokers}
+async def check_alive(client: Client, nodes: Sequence[int]) -> dict[int, DescribeClusterBroker]:
+    """These brokers, by number; `OperatingError` when one of them is not alive."""
+    known = {each.broker_id: each for each in (await known_brokers(client)).brokers}
     missing = [node for node in nodes if node not in known]
     if missing:
         raise OperatingError(

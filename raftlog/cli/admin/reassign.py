@@ -23,10 +23,10 @@ from raftlog.cli.admin.moves import (
     UnknownPlace,
     alter,
     alter_directories,
+    check_alive,
     check_directories,
     current_moves,
     current_of,
-    racks_of,
     states,
     with_progress,
 )
@@ -113,7 +113,9 @@ def generate(
 
     async def work(client: Client) -> tuple[Moves, Moves]:
         current = await current_moves(client, names)
-        return current, propose(current, await racks_of(client, nodes), factor)
+        brokers = await check_alive(client, nodes)
+        racks = {node: each.rack or "" for node, each in brokers.items()}
+        return current, propose(current, racks, factor)
 
     current, proposed = with_client(bootstrap, work)
     if form == "json":
@@ -190,7 +192,7 @@ def execute(
                 on=", ".join(map(str, sorted(moving)[:5])),
                 do="wait for them, or give --additional",
             )
-        await racks_of(client, sorted({node for nodes in plan.values() for node in nodes}))
+        await check_alive(client, sorted({node for nodes in plan.values() for node in nodes}))
         await check_directories(client, directories)
         current = await current_of(client, plan)
         if dry_run:

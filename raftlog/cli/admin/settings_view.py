@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from raftlog.cli.admin.moves import current_moves, racks_of
+from raftlog.cli.admin.moves import check_alive, current_moves
 from raftlog.cli.output.group_view import list_all
 from raftlog.client.core.admin_asks import (
     EVERY_BROKER,
@@ -64,7 +64,7 @@ async def check_existing(client: Client, resources: Sequence[Resource]) -> None:
         and each.name != EVERY_BROKER
     ]
     if nodes:
-        await racks_of(client, nodes)
+        await check_alive(client, nodes)
     await current_moves(client, [e.name for e in resources if e.kind == ResourceKind.TOPIC])
 
 

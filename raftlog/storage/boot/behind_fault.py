@@ -12,7 +12,7 @@ from raftlog.base.ports import Disk
 from raftlog.base.probes import probe
 from raftlog.records.batch import read_header
 from raftlog.storage.boot.salvage import SalvagingDisk
-from raftlog.storage.boot.walked_parts import log_end
+from raftlog.storage.boot.walked_parts import end_before
 from raftlog.storage.files import opened
 from raftlog.storage.replica import LogEnd, Mark
 from raftlog.storage.segments.live_files import LiveFiles
@@ -22,15 +22,11 @@ from raftlog.storage.segments.walk import Walk, WalkPlace, segment_start
 def seen_in_last(disk: Disk, group: GroupId, files: LiveFiles) -> LogEnd:
     """How far the last file goes by itself."""
     file = (files.live + files.beyond)[-1]
-    header = file.header
     with opened(disk, file.path) as opened_file:
-        start = segment_start(
-            header.first_index, header.base_offset, header.chain_before, header.term_before
-        )
-        walk = Walk(opened_file, start, group, file.path, file.term_max)
+        walk = Walk(opened_file, segment_start(file.header), group, file.path, file.term_max)
         for _ in walk.batches(file.stop):
             continue
-    return log_end(walk.place)
+    return end_before(walk.place)
 
 
 def seen_behind_mark(disk: Disk, group: GroupId, files: LiveFiles, mark: Mark) -> LogEnd | None:
@@ -59,7 +55,7 @@ def seen_behind_mark(disk: Disk, group: GroupId, files: LiveFiles, mark: Mark) -
                 with _lenient(disk):
                     for _ in walk.batches(file.stop):
                         probe("promise-found-behind-the-mark")
-                return log_end(walk.place)
+                return end_before(walk.place)
     return None
 
 

@@ -187,10 +187,7 @@ class _Walker:
         A fault behind the last checkpoint in the last file is not damage yet: it may be a torn
         tail.
         """
-        header = file.header
-        start = segment_start(
-            header.first_index, header.base_offset, header.chain_before, header.term_before
-        )
+        start = segment_start(file.header)
         checkpoints = self._checkpoints(file, following)
         walk = Walk(opened_file, start, self._spec.group, file.path, file.term_max)
         agreed = start

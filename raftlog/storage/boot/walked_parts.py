@@ -83,7 +83,7 @@ class WalkedParts:
         index.cut(place.raft_index)
         self._term_rows += index.terms
         self.segments.append(
-            Segment(file.path, file.header, log_end(place), place.position, index, None, True)
+            Segment(file.path, file.header, end_before(place), place.position, index, None, True)
         )
 
     def add_gap(
@@ -136,6 +136,6 @@ class WalkedParts:
         return window
 
 
-def log_end(place: WalkPlace) -> LogEnd:
-    """The place of a walk as an end of the log."""
+def end_before(place: WalkPlace) -> LogEnd:
+    """The end of a log that goes up to the place of a walk."""
     return LogEnd(RaftIndex(place.raft_index - 1), place.term, place.chain, place.offset)

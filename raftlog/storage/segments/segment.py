@@ -124,10 +124,7 @@ class Segment:
 
     def start(self) -> WalkPlace:
         """The place right after the header."""
-        header = self.header
-        return segment_start(
-            header.first_index, header.base_offset, header.chain_before, header.term_before
-        )
+        return segment_start(self.header)
 
     def reference(self, directory: DirectoryId, interval_bytes: int) -> SegmentRef:
         """The segment as it is now, for a job; of a damaged segment only the whole part."""

@@ -29,6 +29,7 @@ from raftlog.base.probes import probe
 from raftlog.records.batch import CRC_FROM, BatchHeader, entry_of, read_header
 from raftlog.records.chain import chain_next
 from raftlog.records.control import ControlEntry, parse_control_entry
+from raftlog.storage.segments.segment_header import SegmentHeader
 
 TERM_BEGINNERS: Final = (EntryKind.TERM_START, EntryKind.FORCED_RECOVERY)
 
@@ -174,8 +175,12 @@ class Walk:
         return control
 
 
-def segment_start(
-    first_index: RaftIndex, offset: Offset, chain_before: Chain, term_before: Term
-) -> WalkPlace:
+def segment_start(header: SegmentHeader) -> WalkPlace:
     """The place right after a segment's header."""
-    return WalkPlace(first_index, offset, SEGMENT_HEADER_BYTES, chain_before, term_before)
+    return WalkPlace(
+        header.first_index,
+        header.base_offset,
+        SEGMENT_HEADER_BYTES,
+        header.chain_before,
+        header.term_before,
+    )

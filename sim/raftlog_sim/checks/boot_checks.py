@@ -26,7 +26,6 @@ from raftlog.storage.boot.recovery import (
 from raftlog.storage.files import opened
 from raftlog.storage.replica import AWAY_SUFFIX, ReplicaSpec
 from raftlog.storage.segments.live_files import LiveFile, find_live_files
-from raftlog.storage.segments.segment import before_header
 from raftlog.storage.segments.walk import Walk, segment_start
 from raftlog_sim.checks import copy_checks
 
@@ -117,10 +116,7 @@ def read_prefix(disk: "SimulatedDisk", spec: ReplicaSpec) -> Prefix | None:
 
 def _last_of(disk: "SimulatedDisk", file: LiveFile, group: GroupId) -> tuple[int, str]:
     """Returns a file's last good entry, and an error text when the walk refuses a good batch."""
-    before = before_header(file.header)
-    start = segment_start(
-        file.header.first_index, before.next_offset, before.chain, file.header.term_before
-    )
+    start = segment_start(file.header)
     with opened(disk, file.path) as open_file:
         walk = Walk(open_file, start, group, file.path)
         for _ in walk.batches(file.stop):

@@ -30,7 +30,7 @@ from raftlog.storage.files import opened
 from raftlog.storage.inspect import inspect_directory
 from raftlog.storage.replica import Mark, ReplicaSpec
 from raftlog.storage.segments.live_files import find_live_files
-from raftlog.storage.segments.segment import Segment, before_header
+from raftlog.storage.segments.segment import Segment
 from raftlog.storage.segments.walk import Walk, segment_start
 from raftlog_sim.world.more_disks import as_one
 
@@ -219,10 +219,7 @@ def _committed_metadata(node: "Node") -> Iterator[Buffer]:
     )
     behind = RaftIndex(mark.commit + 1)
     for file in find_live_files(disk, spec).live:
-        header, before = file.header, before_header(file.header)
-        start = segment_start(
-            header.first_index, before.next_offset, before.chain, header.term_before
-        )
+        start = segment_start(file.header)
         stop = behind if file.stop is None else min(file.stop, behind)
         with opened(disk, file.path) as opened_file:
             walk = Walk(opened_file, start, METADATA_GROUP, file.path)
