@@ -38,7 +38,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "configs": (
         "raftlog.cli.admin.configs",
         "configs",
-        "Show and change the settings of topics, brokers and groups.",
+        "Show and change the settings of topics and brokers.",
     ),
     "consume": ("raftlog.cli.consume", "consume", "Read records from a topic."),
     "delete-records": (

@@ -1,4 +1,4 @@
-"""`raftlog configs`: describe and alter the settings of topics, brokers and groups."""
+"""`raftlog configs`: describe and alter the settings of topics and brokers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -37,7 +37,7 @@ _KINDS = {
 
 @click.group(epilog="Example: raftlog configs describe topic orders", context_settings=_CONTEXT)
 def configs() -> None:
-    """Show and change the settings of topics, brokers and groups."""
+    """Show and change the settings of topics and brokers."""
 
 
 @configs.command(
@@ -158,7 +158,9 @@ def alter_command(
     form: str,
     **flags: Any,
 ) -> None:
-    """Change settings of running topics, brokers and groups.
+    """Change settings of running topics and brokers.
+
+    Groups have none of their own yet, so a change of theirs is refused.
 
     A resource gets all of its changes, or none. Resources are changed one after the other, and the
     command ends with the first one that is refused.
