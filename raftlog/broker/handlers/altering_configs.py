@@ -38,7 +38,11 @@ _TWICE: Final = "Each resource must appear at most once."
 _NOT_ALTERED: Final = {
     8: "this broker has no loggers of which a level could be set",
     16: "client metrics are not served",
-    32: "groups have no settings of their own yet",
+    32: (
+        "settings of groups are not served: Kafka's act upon its newer group protocols alone. Set "
+        "session.timeout.ms at the members of a group; group.min.session.timeout.ms and "
+        "group.max.session.timeout.ms in the brokers' files bound it"
+    ),
 }
 
 

@@ -160,7 +160,7 @@ def alter_command(
 ) -> None:
     """Change settings of running topics and brokers.
 
-    Groups have none of their own yet, so a change of theirs is refused.
+    Brokers refuse settings of groups: session.timeout.ms is a setting of a group's members.
 
     A resource gets all of its changes, or none. Resources are changed one after the other, and the
     command ends with the first one that is refused.

@@ -2,6 +2,7 @@
 
 import pytest
 
+from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -17,10 +18,12 @@ from raftlog.kafka.messages.incremental_alter_configs import (
 from raftlog.kafka.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from raftlog.kafka.versions import ApiKey
 from raftlog.metadata.settings.topic_defaults import MADE_NOW
+from raftlog.runtime.settings.config_keys import SETTINGS
 from tests.broker.cluster import Cluster
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
-TOPIC, BROKER, LOGGER = 2, 4, 8
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
+BOUNDS_OF_SESSIONS = ("group.min.session.timeout.ms", "group.max.session.timeout.ms")
 
 
 @pytest.fixture
@@ -269,3 +272,31 @@ def test_a_smaller_segment_bounds_the_next_batches_and_the_next_files():
     ]
     replica = cluster.leader("orders").broker.context.router.replica("orders", 0)
     assert replica.log.options.segment_bytes == 1 << 20
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+@pytest.mark.parametrize(
+    "change", [("consumer.session.timeout.ms", SET, "45000"), ("no.such", DELETE, "1")]
+)
+def test_settings_of_groups_are_refused_with_what_acts_instead(one, validate_only, change):
+    asked = [resource("g", change, kind=GROUP), resource("orders", ("segment.ms", SET, "7000"))]
+    refused, altered = alter(one, *asked, validate_only=validate_only)
+    older = replace(one, "g", change[::2], kind=GROUP, validate_only=validate_only)
+    assert altered.error_code == 0, "one resource of a request does not stop another"
+    for answer in (refused, older):
+        assert (answer.error_code, answer.resource_name) == (ErrorCode.INVALID_REQUEST, "g")
+        assert "settings of groups are not served" in answer.error_message
+        for instead in ("session.timeout.ms at the members", *BOUNDS_OF_SESSIONS):
+            assert instead in answer.error_message
+
+
+@pytest.mark.parametrize("name", ["g", "unknown"])
+def test_a_group_is_described_without_settings(one, name):
+    asked = DescribeConfigsResource(GROUP, name, None)
+    body = DescribeConfigsRequest([asked], include_synonyms=True, include_documentation=True)
+    (result,) = one.ask(1, ApiKey.DESCRIBE_CONFIGS, body, 4).results
+    assert (result.error_code, result.resource_name, len(result.configs)) == (0, name, 0)
+
+
+def test_the_bounds_that_the_refusal_names_are_settings_of_a_broker():
+    assert set(BOUNDS_OF_SESSIONS) <= set(SETTINGS)
