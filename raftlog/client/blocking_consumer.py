@@ -55,8 +55,11 @@ class BlockingConsumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Call `close`. After an error in the block nothing is committed."""
+        """Call `close`. After an error in the block nothing is committed. A process that was forked
+        inside the block leaves the consumer to its parent."""
         del kind, trace
+        if self._thread.forked:
+            return
         try:
             # the thread has ended; its error is raised below
             with contextlib.suppress(OperatingError):

@@ -72,10 +72,10 @@ class SystemEntropy:
         return self
 
 
-def parse_bootstrap(servers: str) -> tuple[tuple[str, int], ...]:
+def parse_bootstrap(servers: str, argument: str = "bootstrap") -> tuple[tuple[str, int], ...]:
     """Parse `host:port,host:port`. A port that is left out is 9092. Raises `WrongValue` for
-    anything else."""
-    check("bootstrap", servers, str)
+    anything else, by the name of the caller's `argument`."""
+    check(argument, servers, str)
     found: list[tuple[str, int]] = []
     for each in servers.split(","):
         text = each.strip()
@@ -84,13 +84,13 @@ def parse_bootstrap(servers: str) -> tuple[tuple[str, int], ...]:
             host, port = text, str(DEFAULT_PORT)
         host = host.removeprefix("[").removesuffix("]")
         if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-            raise WrongValue(f"bootstrap must be host:port,host:port; {text!r} is neither")
+            raise WrongValue(f"{argument} must be host:port,host:port; {text!r} is neither")
         try:
             known = min(host.encode("idna")) > ord(" ")
         except UnicodeError:
             known = False
         if not known:
-            raise WrongValue(f"bootstrap names a host that cannot be: {text!r}")
+            raise WrongValue(f"{argument} names a host that cannot be: {text!r}")
         found.append((host, int(port)))
     return tuple(found)
 

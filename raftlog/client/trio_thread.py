@@ -1,10 +1,12 @@
 """A thread in which trio runs a client, for the classes whose methods block.
 
 `begin` starts the thread and waits until the client is open. `call` runs a coroutine function in
-it, from any thread. `end` closes the client and waits for the thread.
+it, from any thread. `end` closes the client and waits for the thread. A process that was forked
+meanwhile has no such thread: there `call` is refused, and `end` does nothing.
 """
 
 import contextlib
+import os
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -43,11 +45,18 @@ class TrioThread:
         self._started = threading.Event()
         self._token: trio.lowlevel.TrioToken | None = None
         self._closing: trio.Event | None = None
+        self._process = os.getpid()
         self.error: BaseException | None = None
         """The error that ended the thread before `end` was called; None without one."""
 
+    @property
+    def forked(self) -> bool:
+        """Whether this process was forked from the one in which the thread runs."""
+        return os.getpid() != self._process
+
     def begin(self) -> None:
         """Start the thread and open the client; raises the error that opening it raised."""
+        self._process = os.getpid()
         self._thread.start()
         self._started.wait()
         if self.error is not None:
@@ -56,6 +65,8 @@ class TrioThread:
 
     def end(self) -> None:
         """Close the client and wait for the thread. An error of either is then in `error`."""
+        if self.forked:
+            return
         token, closing = self._token, self._closing
         if token is not None and closing is not None:
             with contextlib.suppress(trio.RunFinishedError):
@@ -67,6 +78,11 @@ class TrioThread:
         if self._token is None:
             raise LocalMisuse(
                 f"the {self._name} is not open", do=f"with {self._face}(...) as {self._name}"
+            )
+        if self.forked:
+            raise LocalMisuse(
+                f"the {self._name} was opened before this process was forked",
+                do=f"open a {self._face} in each process",
             )
         system.refuse_inside_trio(self._face, self._instead)
         try:

@@ -12,7 +12,6 @@ The methods block. Inside an event loop, trio's or asyncio's, use `async with Cl
 same methods under `.aio`.
 """
 
-import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
@@ -39,6 +38,7 @@ from raftlog.embed.faults import (
 )
 from raftlog.embed.health import HEALTHY_SECONDS, broker_status, lacking, newest_leader
 from raftlog.embed.settings import takes_faults, with_defaults
+from raftlog.embed.temporary_folder import temporary_folder
 from raftlog.kafka.error_codes import ErrorCode, error_name
 from raftlog.runtime.local import cluster as local_cluster
 from raftlog.runtime.local.cluster import LocalCluster
@@ -118,8 +118,7 @@ class Cluster:
         loaded = None if fixture is None else parts.opened_fixture(fixture, self._directory)
         directory = self._directory
         if directory is None:
-            made = tempfile.TemporaryDirectory(prefix="raftlog-", ignore_cleanup_errors=True)
-            directory = Path(self._stack.enter_context(made))
+            directory = self._stack.enter_context(temporary_folder())
         if self._record is not None and not self._processes:
             self.recordings = self._stack.enter_context(parts.recording_folder(self._record))
         for attempt in range(START_ATTEMPTS):

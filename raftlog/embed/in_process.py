@@ -61,6 +61,8 @@ class InProcessBrokers:
     _thread: threading.Thread | None = attrs.field(default=None, init=False)
     _token: trio.lowlevel.TrioToken | None = attrs.field(default=None, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
+    _process: int = attrs.field(default=0, init=False)
+    """The process that the thread belongs to. One that was forked from it has no such thread."""
     _up: threading.Event = attrs.field(factory=threading.Event, init=False)
     _broken: Exception | None = attrs.field(default=None, init=False)
     _brokers: dict[int, _Running] = attrs.field(factory=dict, init=False)
@@ -75,6 +77,7 @@ class InProcessBrokers:
         """Start the loop and every broker, if they do not run yet; return when all brokers are
         ready."""
         if self._thread is None:
+            self._process = os.getpid()
             self._thread = threading.Thread(target=self._run, name="raftlog brokers", daemon=True)
             self._thread.start()
             self._up.wait()
@@ -131,8 +134,8 @@ class InProcessBrokers:
 
     def stop(self) -> None:
         """End all brokers at once, because none is left to hand over to. Then end the loop and its
-        thread."""
-        if self._thread is None:
+        thread. A process that was forked meanwhile leaves them to its parent."""
+        if self._thread is None or os.getpid() != self._process:
             return
         try:
             self._call(self._stop_all)
@@ -149,6 +152,11 @@ class InProcessBrokers:
 
     def _call(self, function: Callable[..., Awaitable[Result]], *args: object) -> Result:
         assert self._token is not None, "not started"
+        if os.getpid() != self._process:
+            raise LocalMisuse(
+                "the brokers run in the process from which this one was forked",
+                do="call this method there",
+            )
         refuse_inside_trio("this method", "await the same method of cluster.aio")
         return trio.from_thread.run(function, *args, trio_token=self._token)
 

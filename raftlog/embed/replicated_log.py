@@ -4,8 +4,14 @@
         offset = log.append(b"first")           durable on a majority when it returns
         for entry in log.read(0):               up to the end as it is now
             print(entry.offset, entry.data)
-for entry in log.follow(0):             and then waits for more
+        for entry in log.follow(0):             and then waits for more
             ...
+
+Without `with`, the log opens with its first use, and `close` ends it:
+
+    log = ReplicatedLog(replicas=3)
+    log.append(b"second")
+    log.close()
 
 Inside an event loop (trio or asyncio) `async with` gives the same methods to await:
 
@@ -36,13 +42,12 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, Self, final
 from raftlog.base.arguments import between, checked
 from raftlog.base.errors import LocalMisuse
 from raftlog.base.ids import Offset
-from raftlog.base.units import NANOS_PER_MILLI, NANOS_PER_SECOND, Nanos
-from raftlog.client.blocking import BlockingClient
+from raftlog.base.units import NANOS_PER_MILLI, Nanos
 from raftlog.client.core.arguments import OffsetFrom, Seconds, TopicName
 from raftlog.client.core.asks import EARLIEST, LATEST, delete_records, fetch, list_offsets
-from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.fetched import FetchedBatches
 from raftlog.client.core.values import TopicPartition
+from raftlog.client.system import parse_bootstrap
 from raftlog.embed.cluster import BROKERS_MAX, Cluster
 from raftlog.embed.event_loops import (
     enter_in_thread,
@@ -50,7 +55,7 @@ from raftlog.embed.event_loops import (
     in_thread_abandoned,
     in_thread_shielded,
 )
-from raftlog.kafka.error_codes import ErrorCode
+from raftlog.embed.log_lifetime import LogLifetime, nanos
 
 if TYPE_CHECKING:
     from raftlog.client.core.results import OffsetAt
@@ -59,13 +64,6 @@ FOLLOW_WAIT_MS: Final = 500
 READ_BYTES: Final = 1 << 20
 Timeout = Annotated[float, between(0.001, 1_000_000)]
 """The seconds that a call may take."""
-_CONFIGS: Final = {
-    "raftlog.read.consistency": "linearizable",
-    "retention.ms": "-1",
-    "retention.bytes": "-1",
-}
-"""The topic's settings. Neither age nor size removes an entry, even if the cluster's defaults
-would."""
 
 
 class LogEntry(NamedTuple):
@@ -82,7 +80,13 @@ class ReplicatedLog:
     It starts a cluster of its own, or uses a running one: a `Cluster`, or the addresses of its
     brokers as `host:port,host:port`. `name` distinguishes the logs of one cluster. With a
     `directory` the log is kept for the next start. `timeout` is in seconds, for calls that have
-    none of their own."""
+    none of their own.
+
+    The first call opens the log, from any thread, and raises what the opening raises; the next call
+    then tries again. A call's `timeout` includes the opening, but not the start of an own cluster.
+    `with` opens the log at its beginning and closes it at its end. Without `with`, `close` does. A
+    log that is not closed ends when it is collected or when the program ends, with a
+    `ResourceWarning`. A process that was forked after the opening makes a log of its own."""
 
     @checked
     def __init__(
@@ -97,14 +101,14 @@ class ReplicatedLog:
     ) -> None:
         if cluster is not None and directory is not None:
             raise LocalMisuse("a running cluster has its own directory")
-        self._own = cluster is None
+        if isinstance(cluster, str):
+            parse_bootstrap(cluster, "cluster")
+        owned: Cluster | None = None
         if cluster is None:
-            cluster = Cluster(replicas, directory=directory, processes=processes)
+            cluster = owned = Cluster(replicas, directory=directory, processes=processes)
         self._cluster = cluster
-        self._timeout = timeout
-        self._replicas = replicas
         self._place = TopicPartition(name, 0)
-        self._client: BlockingClient | None = None
+        self._lifetime = LogLifetime(owned, cluster, replicas, name, timeout)
         self.aio = AsyncReplicatedLog(self)
 
     @property
@@ -120,33 +124,13 @@ class ReplicatedLog:
         return self._cluster
 
     def __enter__(self) -> Self:
-        if self._own:
-            self.cluster.start()
+        """Open the log at once, and not with its first use."""
         try:
-            found = self._cluster
-            address = found if isinstance(found, str) else found.bootstrap_servers
-            # The client gives a record up after this time. So the `with` block ends even if there
-            # is no leader.
-            limit = _nanos(self._timeout)
-            client = BlockingClient(address, delivery_timeout_ns=limit, call_timeout_ns=limit)
-            self._client = client.__enter__()
-            self._make_topic(client)
+            self._lifetime.use(None)
         except BaseException as error:
-            self.__exit__(type(error), error, None)
+            self._lifetime.close(error, for_good=False)
             raise
         return self
-
-    def _make_topic(self, client: BlockingClient) -> None:
-        try:
-            client.create_topic(
-                self._place.topic,
-                partitions=1,
-                replication_factor=self._replicas,
-                configs=_CONFIGS,
-            )
-        except KafkaError as error:
-            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise
 
     def __exit__(
         self,
@@ -154,16 +138,16 @@ class ReplicatedLog:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        client, self._client = self._client, None
-        try:
-            if client is not None:
-                client.__exit__(kind, error, trace)
-        finally:
-            if self._own:
-                self.cluster.stop()
+        del kind, trace
+        self._lifetime.close(error)
+
+    def close(self) -> None:
+        """Wait until every append is settled, then stop what the log has started. A closed log
+        stays closed: every later call raises `LocalMisuse`, but another `close` does nothing."""
+        self._lifetime.close()
 
     async def __aenter__(self) -> "AsyncReplicatedLog":
-        await enter_in_thread(self.__enter__, partial(self.__exit__, None, None, None))
+        await enter_in_thread(self.__enter__, partial(self._lifetime.close, for_good=False))
         return self.aio
 
     async def __aexit__(
@@ -174,20 +158,12 @@ class ReplicatedLog:
     ) -> None:
         await in_thread_shielded(self.__exit__, kind, error, trace)
 
-    @property
-    def _open(self) -> BlockingClient:
-        if self._client is None:
-            raise LocalMisuse("the log is not open", do="with ReplicatedLog(...) as log")
-        return self._client
-
-    def _within(self, timeout: float | None) -> float:
-        return self._timeout if timeout is None else min(timeout, self._timeout)
-
     @checked
     def append(self, data: bytes, *, timeout: Timeout | None = None) -> Offset:
         """Append an entry. Returns its offset once a majority of the replicas has it on disk."""
-        place, timeout = self._place, self._within(timeout)
-        told = self._open.produce(place.topic, data, partition=place.partition, timeout=timeout)
+        client, seconds = self._lifetime.use(timeout)
+        place = self._place
+        told = client.produce(place.topic, data, partition=place.partition, timeout=seconds)
         return told.offset
 
     @checked
@@ -195,7 +171,8 @@ class ReplicatedLog:
         """Append entries in order, in few rounds. Returns their offsets. The first error is raised
         once the outcome of all is known."""
         outcomes: list[Offset | Exception] = []
-        client, place = self._open, self._place
+        client, seconds = self._lifetime.use(timeout)
+        place = self._place
         for data in pieces:
             client.send_soon(
                 place.topic,
@@ -205,7 +182,7 @@ class ReplicatedLog:
                     told if isinstance(told, Exception) else told.offset
                 ),
             )
-        client.flush(timeout=self._within(timeout))
+        client.flush(timeout=seconds)
         offsets: list[Offset] = []
         for outcome in outcomes:
             if isinstance(outcome, Exception):
@@ -225,16 +202,16 @@ class ReplicatedLog:
         return self._offset(LATEST, timeout)
 
     def _offset(self, which: int, timeout: float | None) -> Offset:
-        limit = _nanos(self._within(timeout))
-        found: OffsetAt = self._open.ask(list_offsets(self._place, which, limit))
+        client, seconds = self._lifetime.use(timeout)
+        found: OffsetAt = client.ask(list_offsets(self._place, which, nanos(seconds)))
         return found.offset
 
     @checked
     def trim(self, before: OffsetFrom, *, timeout: Timeout | None = None) -> Offset:
         """Delete the entries below an offset, at most up to `end()`. Returns the first offset that
         is left. Offsets do not change. Disk space is freed in whole segments."""
-        limit = _nanos(self._within(timeout))
-        found: Offset = self._open.ask(delete_records(self._place, before, limit))
+        client, seconds = self._lifetime.use(timeout)
+        found: Offset = client.ask(delete_records(self._place, before, nanos(seconds)))
         return found
 
     @checked
@@ -284,17 +261,18 @@ class ReplicatedLog:
             at = piece.next_offset
 
     def _fetch(self, offset: Offset, wait_ms: int, timeout: float | None) -> FetchedBatches:
-        limit = Nanos(_nanos(self._within(timeout)) + wait_ms * NANOS_PER_MILLI)
+        client, seconds = self._lifetime.use(timeout)
+        limit = Nanos(nanos(seconds) + wait_ms * NANOS_PER_MILLI)
         ask = fetch(
             self._place, offset, max_wait_ms=wait_ms, max_bytes=READ_BYTES, timeout_ns=limit
         )
-        found: FetchedBatches = self._open.ask(ask)
+        found: FetchedBatches = client.ask(ask)
         return found
 
 
 @final
 class AsyncReplicatedLog:
-    """The methods of an open `ReplicatedLog`, awaitable from trio and from asyncio. The methods of
+    """The methods of a `ReplicatedLog`, awaitable from trio and from asyncio. The methods of
     `cluster` are under `cluster.aio`. `timeout` is in seconds."""
 
     def __init__(self, log: ReplicatedLog) -> None:
@@ -304,6 +282,10 @@ class AsyncReplicatedLog:
     def cluster(self) -> Cluster:
         """The cluster in which the log lies."""
         return self._log.cluster
+
+    async def close(self) -> None:
+        """`ReplicatedLog.close`; it goes on in a cancelled task."""
+        await in_thread_shielded(self._log.close)
 
     async def append(self, data: bytes, *, timeout: float | None = None) -> Offset:
         """`ReplicatedLog.append`."""
@@ -347,14 +329,11 @@ class AsyncReplicatedLog:
         timeout: Timeout | None = None,
     ) -> AsyncIterator[LogEntry]:
         """`ReplicatedLog.follow`, for `async for`; a cancellation ends it at once."""
+        await in_thread(self._log._lifetime.use, timeout)  # an opening is not abandoned
         pieces = self._log._pieces_on(from_offset, seconds, timeout)
         while (piece := await in_thread_abandoned(next, pieces, None)) is not None:
             for entry in piece:
                 yield entry
-
-
-def _nanos(seconds: float) -> Nanos:
-    return Nanos(int(seconds * NANOS_PER_SECOND))
 
 
 def _entries_of(pieces: Iterator[list[LogEntry]]) -> Iterator[LogEntry]:

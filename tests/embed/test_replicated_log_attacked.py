@@ -113,7 +113,7 @@ def test_closing_a_log_ends_the_calls_that_wait():
         each.join(30)
         assert not each.is_alive()
     assert len(errors) == 2, errors
-    with pytest.raises(LocalMisuse, match="not open"):
+    with pytest.raises(LocalMisuse, match="is closed"):
         log.append(b"late")
 
 

@@ -71,8 +71,8 @@ def public_names(kind: type) -> set[str]:
         (Cluster, CLUSTER_OWN - {"aio"} | set(CLUSTER_CALLS) | set(VERB_CALLS)),
         (ApiFaults, set(REQUEST_VERB_CALLS)),
         (AsyncFace, {"start_all", *CLUSTER_CALLS}),
-        (ReplicatedLog, {"aio", "cluster"} | set(LOG_CALLS)),
-        (AsyncReplicatedLog, {"cluster"} | set(LOG_CALLS)),
+        (ReplicatedLog, {"aio", "cluster", "close"} | set(LOG_CALLS)),
+        (AsyncReplicatedLog, {"cluster", "close"} | set(LOG_CALLS)),
         (HistoryWriter, {"flush", "close", "header", "invoke", "complete", "nemesis"}),
     ],
 )
