@@ -18,7 +18,7 @@ _SILENT = re.compile(r"\bsilent for\b")
 _CLEAR = re.compile(
     r"not served|cannot update these configs dynamically"
     r"|authorization[ _]?(?:failed|failure|exception)|not authorized"
-    r"|ConsumerGroupHeartbeat fatal error|group\.protocol=classic",
+    r"|security[ _]disabled|ConsumerGroupHeartbeat fatal error|group\.protocol=classic",
     re.IGNORECASE,
 )
 # A client that finds no version in common says so in its own words.

@@ -12,6 +12,7 @@ from outsiders.outcomes import cell_of, lasting, outcome_of
         ("GroupAuthorizationException: FindCoordinator: authorization failure", "clear error"),
         ("Not authorized to access group: g", "clear error"),
         ("FindCoordinator: consumer groups are not served yet", "clear error"),
+        ("SECURITY_DISABLED: Security features are disabled.", "clear error"),
         ("The node does not support ALTER_CONFIGS", "not yet"),
         ("UNSUPPORTED_VERSION: The version of API is not supported.", "not yet"),
         ("kafka server: The version of API is not supported", "not yet"),
