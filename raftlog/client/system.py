@@ -86,7 +86,7 @@ def parse_bootstrap(servers: str, argument: str = "bootstrap") -> tuple[tuple[st
         if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
             raise WrongValue(f"{argument} must be host:port,host:port; {text!r} is neither")
         try:
-            known = min(host.encode("idna")) > ord(" ")
+            known = "/" not in host and min(host.encode("idna")) > ord(" ")
         except UnicodeError:
             known = False
         if not known:

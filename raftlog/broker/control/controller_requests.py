@@ -307,7 +307,7 @@ def _placed(
         live = len(image.live_brokers())
         return Refused(
             Refusal.INVALID_REPLICATION_FACTOR,
-            f"replication factor {factor} is larger than the {amount(live, 'live broker')} allow",
+            f"replication factor {factor} is larger than the number of live brokers, {live}",
         )
     return assignments
 
