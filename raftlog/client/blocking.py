@@ -11,6 +11,7 @@ Any number of threads may share one client. A call costs two thread switches (50
 """
 
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from math import inf
@@ -119,7 +120,9 @@ class BlockingClient:
         topic, value, key, headers, partition, timestamp_ms = record_arguments(
             topic, value, key, headers, partition, timestamp_ms
         )
-        self._hand_over()
+        deadline = time.perf_counter() + timeout
+        if not self._hand_over(deadline):
+            raise _no_room(topic, timeout)
         send = partial(
             self._client.send_soon,
             topic,
@@ -129,18 +132,18 @@ class BlockingClient:
             partition=partition,
             timestamp_ms=timestamp_ms,
         )
-        return self._thread.call(self._acknowledged, send, topic, timeout)
+        return self._thread.call(self._acknowledged, send, topic, timeout, _left(deadline))
 
     async def _acknowledged(
-        self, send: Callable[[], Awaitable[SentRecord]], topic: str, seconds: float
+        self, send: Callable[[], Awaitable[SentRecord]], topic: str, asked: float, left: float
     ) -> RecordPosition:
         sent: SentRecord | None = None
-        with trio.move_on_after(seconds):
+        with trio.move_on_after(left):
             sent = await send()
             return await self._client.wait(sent)
         if sent is None:
-            raise NotDone(f"there was no room or no leader within {seconds:g} s", on=topic)
-        raise OutcomeUnknown(f"not acknowledged within {seconds:g} s", on=topic)
+            raise _no_room(topic, asked)
+        raise OutcomeUnknown(f"not acknowledged within {asked:g} s", on=topic)
 
     def send_soon(
         self,
@@ -152,8 +155,11 @@ class BlockingClient:
         partition: int | None = None,
         timestamp_ms: int | None = None,
         then: Then | None = None,
+        timeout: Seconds = inf,
     ) -> None:
-        """`Client.send_soon`; `then` is called in the client's thread and must not block."""
+        """`Client.send_soon`; `then` is called in the client's thread and must not block. Raises
+        `NotDone` when there is no room for the record within `timeout` seconds."""
+        timeout = check("timeout", timeout, Seconds)
         # Checked in the caller's thread, so that a wrong argument is raised to the caller. Later
         # the record is one of many that are handed over together.
         topic, value, key, headers, partition, timestamp_ms = record_arguments(
@@ -171,50 +177,83 @@ class BlockingClient:
             timestamp_ms=timestamp_ms,
             then=then,
         )
-        with self._lock:
-            self._collected.append(_Collected(topic, partition, send, then))
-            if len(self._collected) < COLLECTED_MAX:
+        record, deadline = _Collected(topic, partition, send, then), time.perf_counter() + timeout
+        if not self._locked(deadline):
+            raise _no_room(topic, timeout)
+        try:
+            self._collected.append(record)
+            if len(self._collected) < COLLECTED_MAX or self._hand_over_locked(deadline):
                 return
-        self._hand_over()
+            if self._collected[-1] is not record:
+                return
+            self._collected.pop()
+        finally:
+            self._lock.release()
+        raise _no_room(topic, timeout)
 
-    def _hand_over(self) -> None:
-        """Hand the collected records over. Only one thread at a time does, so that the records of
-        each thread keep their order."""
-        with self._lock:
-            collected, self._collected = self._collected, []
-            if collected:
-                self._thread.call(self._send_all, collected)
+    def _locked(self, deadline: float) -> bool:
+        """Take the lock, until an instant of `perf_counter` at the latest; False without it."""
+        left = _left(deadline)
+        return self._lock.acquire(timeout=-1 if left == inf else min(left, threading.TIMEOUT_MAX))
 
-    async def _send_all(self, collected: list[_Collected]) -> None:
-        """Hand all collected records over. A record that is refused does not stop the others: its
-        `then` is told of the error, or else the next `flush` raises it."""
+    def _hand_over(self, deadline: float = inf) -> bool:
+        """Hand the collected records over, and return whether all were handed over in time. Only
+        one thread at a time does, so that the records of each thread keep their order."""
+        if not self._locked(deadline):
+            return False
+        try:
+            return self._hand_over_locked(deadline)
+        finally:
+            self._lock.release()
+
+    def _hand_over_locked(self, deadline: float) -> bool:
+        collected, self._collected = self._collected, []
+        if collected:
+            self._collected = self._thread.call(self._send_all, collected, _left(deadline))
+        return not self._collected
+
+    async def _send_all(self, collected: list[_Collected], seconds: float) -> list[_Collected]:
+        """Hand the collected records over, and return those for which there was no room in time. A
+        record that is refused does not stop the others: its `then` is told of the error, or else
+        the next `flush` raises it."""
         unknown: dict[tuple[str, int | None], RaftlogError] = {}
-        for topic, partition, send, then in collected:
-            # Records of an unknown topic or partition: the first one waits for it, and the others
-            # share its error. If each waited in turn, a thousand records would take an hour.
-            error = unknown.get((topic, partition))
-            if error is None:
-                try:
-                    await send()
-                    continue
-                except RaftlogError as refused:
-                    error = refused
-                if isinstance(error, KafkaError | NotDone):
-                    unknown[topic, partition] = error
-            self._client.tell_later(then, error)
+        done = 0
+        with trio.move_on_after(seconds):
+            for record in collected:
+                await self._send_one(record, unknown)
+                done += 1
+        return collected[done:]
+
+    async def _send_one(
+        self, record: _Collected, unknown: dict[tuple[str, int | None], RaftlogError]
+    ) -> None:
+        # Records of an unknown topic or partition: the first one waits for it, and the others
+        # share its error. If each waited in turn, a thousand records would take an hour.
+        place = record.topic, record.partition
+        error = unknown.get(place)
+        if error is None:
+            try:
+                await record.send()
+                return
+            except RaftlogError as refused:
+                error = refused
+            if isinstance(error, KafkaError | NotDone):
+                unknown[place] = error
+        self._client.tell_later(record.then, error)
 
     @checked
     def flush(self, *, timeout: Seconds = inf) -> None:
         """`Client.flush`, which includes the collected records. Raises `OutcomeUnknown` after
         `timeout` seconds."""
-        self._hand_over()
-        self._thread.call(self._flushed, timeout)
+        deadline = time.perf_counter() + timeout
+        if not (self._hand_over(deadline) and self._thread.call(self._flushed, _left(deadline))):
+            raise OutcomeUnknown(f"not all is acknowledged within {timeout:g} s")
 
-    async def _flushed(self, seconds: float) -> None:
+    async def _flushed(self, seconds: float) -> bool:
         with trio.move_on_after(seconds):
             await self._client.flush()
-            return
-        raise OutcomeUnknown(f"not all is acknowledged within {seconds:g} s")
+            return True
+        return False
 
     @property
     def failure(self) -> Exception | None:
@@ -298,3 +337,12 @@ class BlockingClient:
     def offsets(self, topic: TopicName, timestamp_ms: LookedUp) -> dict[TopicPartition, Offset]:
         """`Client.offsets`."""
         return self._thread.call(self._client.offsets, topic, timestamp_ms)
+
+
+def _left(deadline: float) -> float:
+    """The seconds until an instant of `perf_counter`."""
+    return max(0.0, deadline - time.perf_counter())
+
+
+def _no_room(topic: str, seconds: float) -> NotDone:
+    return NotDone(f"there was no room or no leader within {seconds:g} s", on=topic)

@@ -271,14 +271,17 @@ class Client:
         timestamp_ms: int | None = None,
         then: Then | None = None,
     ) -> SentRecord:
-        """Hand over a record and return; wait only while the buffer is full. `then` is called with
-        the outcome, in the order of the partition. Without it, learn the outcome from `wait`, or
-        after `flush` from the `position` of the returned handle."""
+        """Hand over a record and return; wait only while the buffer is full. A cancelled call has
+        sent nothing. `then` is called with the outcome, in the order of the partition. Without it,
+        learn the outcome from `wait`, or after `flush` from the `position` of the result."""
         topic, value, key, headers, partition, timestamp_ms = record_arguments(
             topic, value, key, headers, partition, timestamp_ms
         )
         if then is not None:
             check("then", then, Then)
+        if self._sent_on >= _SENDS_PER_CHECKPOINT:
+            self._sent_on = 0
+            await trio.lowlevel.checkpoint()  # here, so that a cancelled call has sent nothing
         core = self._core
         while not core.has_room() or core.topic(topic, partition) is None:
             if core.has_room():
@@ -301,9 +304,6 @@ class Client:
         if sent.at == 0 or sent.batch.size >= self.options.batch_bytes:
             self._wake.set()
         self._sent_on += 1
-        if self._sent_on >= _SENDS_PER_CHECKPOINT:
-            self._sent_on = 0
-            await trio.lowlevel.checkpoint()
         return sent
 
     @checked

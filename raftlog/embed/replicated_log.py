@@ -33,6 +33,7 @@ Every call ends: with its result, with an error, or after its `timeout` with an 
 While no majority of the replicas can be reached, all calls run into their timeout.
 """
 
+import time
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
@@ -45,6 +46,7 @@ from raftlog.base.ids import Offset
 from raftlog.base.units import NANOS_PER_MILLI, Nanos
 from raftlog.client.core.arguments import OffsetFrom, Seconds, TopicName
 from raftlog.client.core.asks import EARLIEST, LATEST, delete_records, fetch, list_offsets
+from raftlog.client.core.errors import NotDone, OutcomeUnknown
 from raftlog.client.core.fetched import FetchedBatches
 from raftlog.client.core.values import TopicPartition
 from raftlog.client.system import parse_bootstrap
@@ -101,6 +103,8 @@ class ReplicatedLog:
     ) -> None:
         if cluster is not None and directory is not None:
             raise LocalMisuse("a running cluster has its own directory")
+        if cluster is not None and processes:
+            raise LocalMisuse("a running cluster has its brokers, processes or not")
         if isinstance(cluster, str):
             parse_bootstrap(cluster, "cluster")
         owned: Cluster | None = None
@@ -169,20 +173,27 @@ class ReplicatedLog:
     @checked
     def append_many(self, pieces: list[bytes], *, timeout: Timeout | None = None) -> list[Offset]:
         """Append entries in order, in few rounds. Returns their offsets. The first error is raised
-        once the outcome of all is known."""
+        once the outcome of all is known; the other entries may then be in the log."""
         outcomes: list[Offset | Exception] = []
         client, seconds = self._lifetime.use(timeout)
-        place = self._place
-        for data in pieces:
-            client.send_soon(
-                place.topic,
-                data,
-                partition=place.partition,
-                then=lambda told: outcomes.append(
-                    told if isinstance(told, Exception) else told.offset
-                ),
-            )
-        client.flush(timeout=seconds)
+        deadline = time.perf_counter() + seconds
+        try:
+            for data in pieces:
+                client.send_soon(
+                    self._place.topic,
+                    data,
+                    partition=self._place.partition,
+                    then=lambda told: outcomes.append(
+                        told if isinstance(told, Exception) else told.offset
+                    ),
+                    timeout=_left(deadline),
+                )
+            client.flush(timeout=_left(deadline))
+        except NotDone as error:
+            # It is of one entry. Those before it may be in the log.
+            raise OutcomeUnknown(
+                f"not all is acknowledged within {seconds:g} s", on=self._place.topic
+            ) from error
         offsets: list[Offset] = []
         for outcome in outcomes:
             if isinstance(outcome, Exception):
@@ -334,6 +345,14 @@ class AsyncReplicatedLog:
         while (piece := await in_thread_abandoned(next, pieces, None)) is not None:
             for entry in piece:
                 yield entry
+
+
+def _left(deadline: float) -> float:
+    """The seconds until an instant of `perf_counter`. Raises `NotDone` when it has passed."""
+    left = deadline - time.perf_counter()
+    if left <= 0:
+        raise NotDone("the time is up")
+    return left
 
 
 def _entries_of(pieces: Iterator[list[LogEntry]]) -> Iterator[LogEntry]:

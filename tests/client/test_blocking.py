@@ -1,5 +1,6 @@
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,7 +11,7 @@ from raftlog.base.errors import LocalMisuse, OperatingError
 from raftlog.base.units import millis
 from raftlog.client.blocking import COLLECTED_MAX, BlockingClient
 from raftlog.client.core.asks import LATEST, metadata
-from raftlog.client.core.errors import KafkaError, NotDone
+from raftlog.client.core.errors import KafkaError, NotDone, OutcomeUnknown
 from raftlog.client.core.fetched import FetchedBatches
 from raftlog.client.core.values import TopicPartition
 from raftlog.kafka.error_codes import ErrorCode
@@ -128,6 +129,41 @@ def test_a_block_that_fails_does_not_wait_for_the_cluster():
         with pytest.raises(ValueError, match="mine"):
             work(bootstrap)
         cluster.paused.clear()
+
+
+def test_calls_end_by_their_timeout_while_there_is_no_room():
+    """One thread waits for room with what it collected. Calls of others waited behind it for as
+    long, whatever their timeout was. All that was taken arrives once, in order."""
+    cluster = FakeCluster()
+    log = cluster.topic("t", 1)
+    taken = [b"first"]
+    with (
+        served(cluster) as bootstrap,
+        BlockingClient(bootstrap, buffer_bytes=20_000, delivery_timeout_ns=millis(3600_000)) as c,
+    ):
+        c.produce("t", b"first")
+        cluster.paused |= {1, 2, 3}
+
+        def fill() -> None:
+            for number in range(2 * COLLECTED_MAX):
+                value = b"%05d" % number * 20
+                taken.append(value)
+                c.send_soon("t", value)
+
+        filler = threading.Thread(target=fill)
+        filler.start()
+        while c._client._core.has_room():
+            time.sleep(0.001)
+        for call in (c.produce, c.send_soon):
+            with pytest.raises(NotDone, match=r"no room or no leader within 0\.2 s \(t\)"):
+                call("t", b"refused", timeout=0.2)
+        with pytest.raises(OutcomeUnknown, match=r"not all is acknowledged within 0\.2 s"):
+            c.flush(timeout=0.2)
+        cluster.paused.clear()
+        filler.join()
+        c.flush()
+    values = log[0].values()
+    assert values == taken
 
 
 def test_an_error_that_nobody_watches_is_raised_at_the_end():

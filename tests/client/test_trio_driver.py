@@ -59,6 +59,25 @@ async def test_a_small_buffer_holds_the_sender_back():
     assert log[0].values() == [b"%04d" % number for number in range(500)]
 
 
+async def test_a_cancelled_call_has_sent_nothing():
+    """Every 256th call lets other tasks run. It did so after it had sent the record, and a
+    cancellation there said to the caller that the record was not sent."""
+    cluster = FakeCluster()
+    log = cluster.topic("t", 1)
+    sent: list[bytes] = []
+    async with serving(cluster) as bootstrap, Client(bootstrap) as client:
+        await client.produce("t", b"first")
+        for number in range(1000):
+            value = b"%03d" % number
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await client.send_soon("t", value)
+                sent.append(value)
+        await client.flush()
+    assert 500 < len(sent) < 1000
+    assert log[0].values() == [b"first", *sent]
+
+
 async def test_tasks_side_by_side_produce():
     cluster = FakeCluster()
     cluster.topic("t", 1)

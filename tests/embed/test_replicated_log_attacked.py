@@ -117,10 +117,35 @@ def test_closing_a_log_ends_the_calls_that_wait():
         log.append(b"late")
 
 
-@pytest.mark.parametrize("cluster", ["", "no port", "h:0", "h:99999", ","])
+def test_more_entries_than_the_client_holds_end_by_their_timeout_too():
+    """Without a majority the client's buffer was full, and the call waited for room: for twice the
+    log's timeout or longer, and so did the calls of other threads."""
+    with ReplicatedLog(replicas=3, timeout=3600) as log:
+        log.append(b"a")
+        leader = log.cluster.leader_of("log")
+        for broker in [each for each in log.cluster.alive if each != leader]:
+            log.cluster.kill(broker)
+        pieces = [b"%06d" % number + b"x" * 100_000 for number in range(1000)]
+        with pytest.raises(OutcomeUnknown, match="not all is acknowledged within 1 s"):
+            log.append_many(pieces, timeout=1)
+        with pytest.raises((OutcomeUnknown, NotDone)):
+            log.append(b"behind", timeout=0.5)
+        log.cluster.start_all()
+        log.append(b"b")
+        numbers = [entry.data[:6] for entry in log.read() if len(entry.data) > 6]
+    assert numbers == [b"%06d" % number for number in range(len(numbers))]
+
+
+@pytest.mark.parametrize("cluster", ["", "no port", "h:0", "h:99999", ",", "kafka://h:9092"])
 def test_an_address_that_is_none_is_refused_by_name(cluster):
     with pytest.raises((ValueError, RaftlogError)), ReplicatedLog(1, cluster=cluster, timeout=1):
         pass
+
+
+def test_a_running_cluster_is_not_told_how_to_run():
+    for more in ({"processes": True}, {"directory": "d"}):
+        with pytest.raises(LocalMisuse, match="a running cluster has"):
+            ReplicatedLog(1, cluster="127.0.0.1:9092", **more)
 
 
 @pytest.mark.parametrize("data", ["text", None, 7, [b"x"]])

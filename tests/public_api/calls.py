@@ -50,6 +50,7 @@ CLIENT_CALLS: Mapping[str, Mapping[str, Any]] = {
         "partition": 0,
         "timestamp_ms": 7,
         "then": lambda told: None,
+        "timeout": 9.0,
     },
     "assign": {"positions": {PLACE: 0}},
     "seek": {"place": PLACE, "offset": 0},
