@@ -191,14 +191,24 @@ def _left_by(item: pytest.Item) -> list[str]:
         if not report.exists():
             history.judge(report=report)
         lines += [f"history: {history.path}", f"report: {report}"]
-    for each in getattr(item, "funcargs", {}).values():
-        if isinstance(each, Cluster):
-            lines += [f"broker: {copy}" for copy in _copied_output(each, folder)]
-            if each.recordings is not None:
-                kept = folder / "recordings"
-                each.recordings.copy_to(kept)
-                lines.append(f"replay: raftlog incident replay {kept}")
+    for each, place in _places_of_clusters(item, folder):
+        lines += [f"broker: {copy}" for copy in _copied_output(each, place)]
+        if each.recordings is not None:
+            kept = place / "recordings"
+            each.recordings.copy_to(kept)
+            lines.append(f"replay: raftlog incident replay {kept}")
     return lines
+
+
+def _places_of_clusters(item: pytest.Item, folder: Path) -> Iterator[tuple[Cluster, Path]]:
+    """The test's clusters, each once, and where its files go. Several clusters have files of the
+    same names, so each has a folder with the name of its fixture."""
+    found: dict[Cluster, str] = {}
+    for name, each in getattr(item, "funcargs", {}).items():
+        if isinstance(each, Cluster):
+            found.setdefault(each, name)
+    for each, name in found.items():
+        yield each, folder if len(found) == 1 else folder / name
 
 
 def _copied_output(cluster: Cluster, folder: Path) -> Iterator[Path]:

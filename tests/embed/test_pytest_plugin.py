@@ -103,6 +103,43 @@ def test_faults_of_a_test_end_with_it_and_are_reported(tmp_path):
     )
     assert "1 failed, 1 passed" in done.stdout, done.stdout
     assert 'used 1 time, brokers 1, 2, 3: {"do": "error", "on": "Produce"' in done.stdout
+    # The cluster of the faults is the cluster of the run: its output is there once.
+    assert [line[-11:] for line in done.stdout.splitlines() if line.startswith("broker: ")] == [
+        "broker1.log",
+        "broker2.log",
+        "broker3.log",
+    ]
+
+
+TWO_CLUSTERS = """
+def test_two(raftlog_cluster, raftlog_own_cluster):
+    raise AssertionError("so that both leave their output")
+"""
+
+
+@pytest.mark.processes
+def test_two_clusters_of_a_failed_test_leave_the_output_of_both(tmp_path):
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_theirs.py").write_text(TWO_CLUSTERS)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_theirs.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    left = [
+        Path(line.removeprefix("broker: "))
+        for line in done.stdout.splitlines()
+        if line.startswith("broker: ")
+    ]
+    assert [(each.parent.name, each.name) for each in left] == [
+        (fixture, f"broker{node}.log")
+        for fixture in ("raftlog_cluster", "raftlog_own_cluster")
+        for node in (1, 2, 3)
+    ]
+    assert len({each.read_text() for each in left}) == 6
 
 
 @pytest.mark.processes
