@@ -79,8 +79,8 @@ NEEDS = [
     Need("javac", ["default-jdk-headless"], "Kafka's own client needs it", ["strangers"]),
     Need("mcs", MONO, "it compiles the example in C#", ["strangers"]),
     Need("mono", MONO, "it runs the example in C#", ["strangers"]),
-    Need("node", ["nodejs"], "it runs kafkajs", ["strangers"]),
-    Need("npm", ["npm"], "it brings kafkajs", ["strangers"]),
+    Need("node", ["nodejs"], "it runs kafkajs and kafka-console", ["strangers"]),
+    Need("npm", ["npm"], "it brings kafkajs and kafka-console", ["strangers"]),
 ]
 
 

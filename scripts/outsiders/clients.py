@@ -13,6 +13,8 @@ KAFKA_4 = "4.4.0"
 KAFKAJS = ("kafkajs@2.2.4", "kafkajs-snappy@1.1.0", "lz4js@0.2.0", "@bokuweb/zstd-wasm@0.0.27")
 CODECS = ("cramjam==2.14.0", "python-snappy==0.7.3")
 FASTSTREAM = ("faststream[kafka]==0.7.8", "aiokafka==0.14.0", *CODECS)
+KASKADE = "kaskade==5.1.0"
+KAFKA_CONSOLE = ("kafka-console@3.1.55", "@platformatic/kafka@1.35.0")
 FRANZ_GO = ("github.com/twmb/franz-go@v1.22.3", "github.com/twmb/franz-go/pkg/kadm@v1.20.0")
 SARAMA = "github.com/IBM/sarama@v1.61.1"
 SEGMENT = "github.com/segmentio/kafka-go@v0.4.51"
@@ -73,6 +75,14 @@ def spark_connector():
     jars = preparing.maven(*versions.TESTED[minor].connector, transitive=False)
     program, script = preparing.own_python("spark_connector.py")
     return [program, script, str(jars)]
+
+
+def kafka_console():
+    """Returns the command of the program that calls kafka-console."""
+    return [
+        *preparing.own_python("kafka_console.py"),
+        preparing.npm_tool("kafka-console", *KAFKA_CONSOLE),
+    ]
 
 
 def kafka_tools(version):
@@ -243,6 +253,20 @@ CLIENTS = [
         "Python",
         "applications of publishers and subscribers, on aiokafka",
         lambda: preparing.virtual_environment("fast_stream.py", *FASTSTREAM),
+    ),
+    Client(
+        "kafka-console",
+        "JavaScript",
+        "a tool of the command line on the client @platformatic/kafka",
+        kafka_console,
+        ("node", "npm"),
+    ),
+    Client(
+        "kaskade",
+        "User interfaces",
+        "an interface in the terminal, on librdkafka: keys are pressed, tables are read",
+        lambda: preparing.virtual_environment("kaskade_ui.py", KASKADE),
+        commits=False,  # it reads by assignment
     ),
 ]
 NAMES = [client.name for client in CLIENTS]

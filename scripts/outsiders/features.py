@@ -58,6 +58,7 @@ LOST_ANSWER = Feature(
     "lost-answer", "over `/faults`, lose the answer to a Produce; every record is there once", True
 )
 AUTO_CREATE = Feature("auto-create", "a record for a topic that is not there makes the topic")
+END_OFFSETS = Feature("end-offsets", "where a partition begins and ends")
 LIST_TOPICS = Feature("list-topics", "list the topics")
 DESCRIBE_CLUSTER = Feature("describe-cluster", "cluster id, controller and nodes")
 DESCRIBE_BROKER = Feature("describe-broker-configs", "read the settings of a broker")
@@ -159,11 +160,7 @@ KAFKA_PYTHON_FEATURES = [
     AUTO_CREATE,
     Feature("old-release", "produce and read as with a broker of Kafka 0.11", True),
 ]
-AIOKAFKA_FEATURES = [
-    LIST_TOPICS,
-    DESCRIBE_CLUSTER,
-    Feature("end-offsets", "where a partition begins and ends"),
-]
+AIOKAFKA_FEATURES = [LIST_TOPICS, DESCRIBE_CLUSTER, END_OFFSETS]
 FRANZ_GO_FEATURES = [
     Feature("leaders-shown", "every broker names the leaders of what was just created or grown"),
     API_VERSIONS,
@@ -205,6 +202,14 @@ SEGMENT_FEATURES = [
     DESCRIBE_GROUPS,
 ]
 KAFKAJS_FEATURES = [LIST_TOPICS, DESCRIBE_CLUSTER, GROUP_OFFSETS, LOST_ANSWER]
+KAFKA_CONSOLE_FEATURES = [
+    LIST_TOPICS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_BROKER,
+    END_OFFSETS,
+    GROUP_OFFSETS,
+]
+KASKADE_FEATURES = [LIST_TOPICS, DESCRIBE_GROUPS, GROUP_OFFSETS]
 SPARK_FEATURES = [
     Feature("stream", "`availableNow` from one topic into another, every record once"),
     Feature("stream-limited", "the same, with `maxOffsetsPerTrigger`"),
@@ -227,6 +232,8 @@ OWN_FEATURES = {
     "kafkajs": KAFKAJS_FEATURES,
     "csharp-mono": [LOST_ANSWER],
     "faststream": [SUBSCRIBE_ALONE],
+    "kafka-console": KAFKA_CONSOLE_FEATURES,
+    "kaskade": KASKADE_FEATURES,
 }
 """Beginning of the names of clients -> the features that only they are asked for."""
 NAMES = [feature.name for feature in FEATURES]

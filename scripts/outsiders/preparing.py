@@ -168,12 +168,22 @@ def npm(program, *packages):
     source = PROGRAMS / program
 
     def make(folder):
-        (folder / "package.json").write_text('{"private": true}')
-        quiet = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
-        _run(["npm", "install", *quiet, *packages], folder)
+        _npm_install(folder, packages)
         shutil.copy(source, folder)
 
     return ["node", str(_kept("npm", [source.read_text(), *packages], make) / program)]
+
+
+def npm_tool(name, *packages):
+    """Returns the path of a command that one of these packages brings."""
+    folder = _kept("npm", [name, *packages], lambda made: _npm_install(made, packages))
+    return str(folder / "node_modules" / ".bin" / name)
+
+
+def _npm_install(folder, packages):
+    (folder / "package.json").write_text('{"private": true}')
+    quiet = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
+    _run(["npm", "install", *quiet, *packages], folder)
 
 
 def _pom(coordinates):

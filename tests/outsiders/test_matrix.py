@@ -268,7 +268,7 @@ def test_a_skip_is_counted_and_fails_where_the_client_must_run(command_line, cap
     assert command_line({}, {"franz-go": "there is no go"}, "--quick") == 1
     told = capsys.readouterr()
     assert "FAILED franz-go: there is no go" in told.out
-    assert "not in the quick part: 11 clients: confluent-kafka-2.3" in told.err
+    assert "not in the quick part: 13 clients: confluent-kafka-2.3" in told.err
 
 
 # The README's names of the clients, and what it says that all of them can do.
