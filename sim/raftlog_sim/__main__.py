@@ -14,14 +14,10 @@ do. With `--format json` an error is one document in one line.
 
 import argparse
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
-from types import FrameType
 
 from raftlog.base.errors import OperatingError
 from raftlog_sim.commands import (
@@ -36,7 +32,7 @@ from raftlog_sim.commands import (
     steps,
     sweep,
 )
-from raftlog_sim.hunting import mutation
+from raftlog_sim.hunting import interrupts, mutation
 
 
 def main(arguments: list[str]) -> int:
@@ -46,7 +42,7 @@ def main(arguments: list[str]) -> int:
         if not getattr(options, "mutant", ""):
             options.mutant = os.environ.get(mutation.VARIABLE, "")
         common.settle(options)
-        with _terminated_as_interrupted():
+        with interrupts.heard():
             return int(options.run(options))
     except common.UsageError as error:
         told = OperatingError(str(error), on=error.on, do=f"see {error.on} --help")
@@ -60,30 +56,6 @@ def main(arguments: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return common.DONE
-
-
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C: end the processes that were started, and report what was found.
-
-    A shell starts a background command (`&`) with SIGINT ignored, and Python leaves it so. Here
-    SIGINT interrupts all the same, since its sender means it.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        raise KeyboardInterrupt
-
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(number, interrupt) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:

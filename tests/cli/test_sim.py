@@ -42,7 +42,8 @@ def test_a_signal_reaches_the_simulator(number, tmp_path):
     process = subprocess.Popen(
         [*BEHIND_AN_AMPERSAND, *COMMAND, "sweep", "--seeds", "1..100000", "--jobs", "1",
          "--mutant", "canary", "--out", "found"],
-        cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=tmp_path, env={**ENVIRONMENT, "PYTHONFAULTHANDLER": "1"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
         deadline = time.perf_counter() + 60
@@ -51,9 +52,14 @@ def test_a_signal_reaches_the_simulator(number, tmp_path):
             time.sleep(0.02)
         assert "raftlog_sim" in command_line_of(process.pid)
         process.send_signal(number)
-        out, error = process.communicate(timeout=60)
+        try:
+            out, error = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)
+            pytest.fail("it did not end; where it was: " + process.communicate(timeout=10)[1])
     finally:
         process.kill()
+        process.wait()
     assert process.returncode == 130, error
     assert "interrupted: this is what was done so far" in out
     assert out.startswith("seed 1: committed-durable: "), out

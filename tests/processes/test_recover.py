@@ -11,13 +11,13 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioTopicPartition
 from confluent_kafka import Consumer, TopicPartition
-from kafka import KafkaConsumer
-from kafka import TopicPartition as KafkaTopicPartition
 
 from raftlog.base.limits import SEGMENT_HEADER_BYTES
 from raftlog.client.blocking import BlockingClient
 from raftlog.records.batch import read_header
 from raftlog.runtime.local import cluster as local_cluster
+from tests.kafka_python import KafkaConsumer
+from tests.kafka_python import TopicPartition as KafkaTopicPartition
 from tests.processes.load import TOPIC, Load, make_topic, read_all
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

@@ -9,7 +9,6 @@ import time
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from kafka import KafkaProducer
 
 from raftlog.base.entries import HardState
 from raftlog.base.ids import METADATA_GROUP, TERM_MAX, IoId, Term
@@ -18,6 +17,7 @@ from raftlog.runtime.real_ports import PosixDisk
 from raftlog.storage.directories.store_records import hard_state_record
 from raftlog.storage.ops import StoreRecords
 from raftlog.storage.write_round import DirectoryWriter
+from tests.kafka_python import KafkaProducer
 from tests.processes.load import TOPIC, Load, make_topic, read_all
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

@@ -5,27 +5,31 @@ Each of these is cancelled at every step that its task takes, and must leave no 
 """
 
 import contextlib
+import gc
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import trio
 
+from raftlog.broker.events import PeerAddress
 from raftlog.client import system
 from raftlog.runtime.network.streams import TcpNetwork
+from tests.runtime.test_peer_links import End
 
 STEPS_MAX = 1_000
 
 
 class _CancelsAt(trio.abc.Instrument):
-    """Cancels `scope` when `task` begins its step number `at`."""
+    """Cancels `scope` when the task of this name begins its step number `at`."""
 
-    def __init__(self, task: trio.lowlevel.Task, scope: trio.CancelScope, at: int) -> None:
-        self.task, self.scope, self.at = task, scope, at
+    def __init__(self, scope: trio.CancelScope, at: int, name: str) -> None:
+        self.scope, self.at, self.name = scope, at, name
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        if task is self.task:
+        if task.name == self.name:
             self.at -= 1
             if self.at == 0:
                 self.scope.cancel()
@@ -61,8 +65,7 @@ def test_a_cancelled_task_leaves_no_socket_open(opens: Callable[[int], Awaitable
         before = _open_sockets()
         result: list = []
         with trio.CancelScope() as scope:
-            task = trio.lowlevel.current_task()
-            instrument = _CancelsAt(task, scope, step)
+            instrument = _CancelsAt(scope, step, trio.lowlevel.current_task().name)
             trio.lowlevel.add_instrument(instrument)
             try:
                 result = await opens(port)
@@ -81,3 +84,45 @@ def test_a_cancelled_task_leaves_no_socket_open(opens: Callable[[int], Awaitable
 
     with socket.create_server(("127.0.0.1", 0), backlog=512) as server:
         assert trio.run(main, server.getsockname()[1]) > 1
+
+
+@pytest.mark.parametrize("side", ["dials", "accepts"])
+def test_a_broker_that_ends_while_it_shakes_hands_leaves_no_socket_open(side: str):
+    """An end that accepts left its stream to the collector. Each round strikes a later step, until
+    the link is up before the strike."""
+
+    async def strike(step: int) -> bool:
+        """Whether the link was up before this step."""
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                one, two = End(1, nursery), End(2, nursery)
+                (listening,) = await TcpNetwork().listen("127.0.0.1", 0)
+                with closing(listening):
+                    address = PeerAddress(one.node, "127.0.0.1", listening.port)
+                    instrument = _CancelsAt(scope, step, f"peer {side}")
+                    trio.lowlevel.add_instrument(instrument)
+                    try:
+                        nursery.start_soon(two.links._dial_once, address, name="peer dials")
+                        stream, _ = await listening.accept()
+                        nursery.start_soon(one.links.accept, stream, "two", name="peer accepts")
+                        await one.linked()
+                        await two.linked()
+                    finally:
+                        trio.lowlevel.remove_instrument(instrument)
+                nursery.cancel_scope.cancel()
+        return instrument.at > 0
+
+    async def main() -> int:
+        before = _open_sockets()
+        for step in range(1, STEPS_MAX):
+            done = await strike(step)
+            assert _open_sockets() == before, f"cancelled at step {step}"
+            if done:
+                return step
+        raise AssertionError("the link never came up")
+
+    gc.disable()  # it would close what was left open
+    try:
+        assert trio.run(main) > 1
+    finally:
+        gc.enable()

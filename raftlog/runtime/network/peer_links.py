@@ -17,6 +17,7 @@ version that the handshake agreed on. On a sealed link the body is encrypted and
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import Final, final
 
 import attrs
@@ -179,25 +180,18 @@ class PeerLinks:
             except (OSError, trio.TooSlowError) as error:
                 self._trouble(address.node, f"cannot be reached: {error}", _text(address))
                 return False
-            try:
-                agreed = await self._shake_dialled(address, stream, sealed=sealed)
-            except PlainPeerError as error:
-                stream.close()
-                if self.trust.required:
+            with closing(stream):
+                try:
+                    agreed = await self._shake_dialled(address, stream, sealed=sealed)
+                except PlainPeerError as error:
+                    if self.trust.required:
+                        self._trouble(address.node, f"handshake failed: {error}", _text(address))
+                        return False
+                except (RaftlogError, trio.BrokenResourceError, trio.TooSlowError) as error:
                     self._trouble(address.node, f"handshake failed: {error}", _text(address))
                     return False
-            except (RaftlogError, trio.BrokenResourceError, trio.TooSlowError) as error:
-                self._trouble(address.node, f"handshake failed: {error}", _text(address))
-                stream.close()
-                return False
-            except BaseException:
-                stream.close()  # the broker ends during the handshake
-                raise
-            else:
-                if agreed is None:
-                    stream.close()
-                    return True
-                return await self._serve_link(agreed, stream)
+                else:
+                    return agreed is None or await self._serve_link(agreed, stream)
         return False
 
     async def _shake_dialled(
@@ -217,11 +211,11 @@ class PeerLinks:
 
     async def accept(self, stream: ByteStream, address: str) -> None:
         """Serve a stream that arrived at our peer listener."""
-        agreed = await self._shake_hands(stream, address)
-        if agreed is None or agreed.peer.cluster == JOINER:  # that only asked which cluster this is
-            stream.close()
-            return
-        await self._serve_link(agreed, stream)
+        with closing(stream):
+            agreed = await self._shake_hands(stream, address)
+            # One who would join only asked which cluster this is.
+            if agreed is not None and agreed.peer.cluster != JOINER:
+                await self._serve_link(agreed, stream)
 
     async def _shake_hands(self, stream: ByteStream, address: str) -> Agreed | None:
         """The agreement with the end that dialled; None when it is no peer."""
@@ -283,21 +277,20 @@ class PeerLinks:
     # --- a session --------------------------------------------------------------------------------
 
     async def _serve_link(self, agreed: Agreed, stream: ByteStream) -> bool:
+        """Serve the link until it ends; whether it was one. The caller closes the stream of one
+        that never began."""
         node = agreed.peer.node
         old = self._links.get(node)
         if old is not None:
             try:
                 self._admit(agreed.peer)
             except _ImpostorError:
-                stream.close()
                 return False
             if not _replaces(agreed, old.agreed):
-                stream.close()
                 return False
             old.scope.cancel()
             await old.gone.wait()
             if node in self._links:  # another stream was faster
-                stream.close()
                 return False
         sealer = None if agreed.keys is None else Sealer(agreed.keys.sending)
         link = PeerLink(agreed, self.codecs[agreed.protocol], stream, Sender(stream), sealer)
@@ -318,7 +311,7 @@ class PeerLinks:
             del self._links[node]
             self._to_flush.pop(node, None)
             link.sender.close()
-            stream.close()
+            stream.close()  # before the link that replaces this one begins
             link.gone.set()
             self.driver.post(LinkDown(node, agreed.session))
         return True

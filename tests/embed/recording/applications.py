@@ -13,7 +13,6 @@ import trio
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError as AioError
 from confluent_kafka import Consumer, Producer
-from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 
 from raftlog import verify
@@ -23,6 +22,7 @@ from raftlog.client.blocking import BlockingClient
 from raftlog.client.blocking_consumer import BlockingConsumer
 from raftlog.client.consumer import Consumer as TrioConsumer
 from raftlog.client.trio_driver import Client
+from tests.kafka_python import KafkaConsumer, KafkaProducer
 
 READ_SECONDS = 60.0
 
