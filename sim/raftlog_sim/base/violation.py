@@ -19,6 +19,7 @@ NAMES: Final = (
     "high-watermark-monotone",
     "order",
     "durable-on-disk",
+    "durable-agreed",
     "promise-durable",
     "acknowledged-committed",
     "linearizable-read",

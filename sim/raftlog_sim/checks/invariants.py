@@ -171,7 +171,7 @@ class Invariants:
                 self._begun(node, replica, before)
                 before = NOTHING
             elif now.durable != before.durable:
-                self.life.held(replica, now)
+                self.judge(self.life.held(node, replica, now))
             self._replica(node, group, replica, before, now)
             if replica_checks.concerns(before, now):
                 self.judge(self.replicas.looked(node, replica, before, now, events))

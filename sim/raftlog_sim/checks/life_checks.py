@@ -40,13 +40,16 @@ class LifeChecks:
     """Replicas whose log was cut to nothing and has held nothing durable since. They may begin
     empty."""
 
-    def held(self, replica: PartitionReplica, now: Outline) -> None:
-        """Note the durable end of a running replica after it moved."""
+    def held(
+        self, node: "Node", replica: PartitionReplica, now: Outline
+    ) -> Iterator[tuple[str, str]]:
+        """Check the durable end of a running replica after it moved."""
         key = (replica.group, replica.me)
         if now.durable:
             self.emptied.pop(key, None)
         elif replica.log.durable_end is not None:  # None while an install is under way
             self.emptied[key] = None
+        yield "durable-agreed", _disagreed(node, replica)
 
     def began_again(
         self, node: "Node", replica: PartitionReplica, before: Outline, *, excused: bool
@@ -152,6 +155,24 @@ def _went_on(replica: PartitionReplica, last_index: int) -> str:
     return (
         f"{replica.me} of group {replica.group} took entries up to {replica.log.last_index} after "
         f"a write of it had failed at {last_index}"
+    )
+
+
+def _disagreed(node: "Node", replica: PartitionReplica) -> str:
+    """Returns an error when Raft acknowledges more or less than storage holds to be durable; "" for
+    none. Raft and storage book the same rounds apart (docs/decisions/0086)."""
+    counts, durable = replica.node.durable, replica.log.durable_index
+    if replica.log.durable_end is None:  # an install is under way: what is committed counts
+        agreed = counts <= replica.commit
+    elif node.broker.context.config.strict_mark:  # a round counts once its mark is durable
+        agreed = counts <= durable
+    else:
+        agreed = counts == durable
+    if agreed:
+        return ""
+    return (
+        f"Raft counts {replica.me} of group {replica.group} durable up to {counts}, its storage "
+        f"up to {durable}"
     )
 
 

@@ -21,7 +21,7 @@ from raftlog_sim.base.outcome import failure_class, signature
 from raftlog_sim.commands import common, filing
 from raftlog_sim.commands.run import played_elsewhere
 from raftlog_sim.commands.tally import SweepTally, TallyGroup, TallyRow
-from raftlog_sim.hunting import compiled_build, mutation, scenarios, spark_sweep
+from raftlog_sim.hunting import compiled_build, interrupts, mutation, scenarios, spark_sweep
 from raftlog_sim.hunting.workers import Call, Lost, SeedWorkers
 from raftlog_sim.playing import scenario_files
 from raftlog_sim.playing.cases import BROKERS
@@ -104,6 +104,7 @@ def _sweep(options: argparse.Namespace) -> int:
             played = _on_spark if options.spark else _rows
             with closing(played(options, deadline)) as rows:
                 for row in rows:
+                    interrupts.raise_a_lost_one()
                     group = tally.add(row)
                     advance(1)
                     if group is not None:

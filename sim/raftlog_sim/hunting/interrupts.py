@@ -1,7 +1,8 @@
 """Ctrl-C and SIGTERM interrupt a command, which then tells what it has found.
 
 An exception that a handler raises is lost where it strikes a finalizer: Python prints it there and
-goes on. So the signal is remembered as well, and the loop that waits for workers asks for it.
+goes on. So the signal is remembered as well, and a sweep looks for it
+after each seed.
 """
 
 import signal

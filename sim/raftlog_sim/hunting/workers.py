@@ -25,7 +25,6 @@ from typing import Any, Final, NamedTuple, final
 import attrs
 
 from raftlog.base.errors import OperatingError
-from raftlog_sim.hunting import interrupts
 
 CALLS_A_WORKER: Final = 200
 AHEAD: Final = 4
@@ -143,7 +142,6 @@ class SeedWorkers:
 
     def _listen(self) -> None:
         """Wait a little for answers."""
-        interrupts.raise_a_lost_one()
         busy = {each.pipe: each for each in self._workers if each.number is not None}
         for pipe in wait([*busy], timeout=LOOK_SECONDS):
             assert isinstance(pipe, Connection), pipe

@@ -232,15 +232,15 @@ def test_an_id_whose_log_was_cut_to_nothing_begins_empty(monkeypatch):
     _, checks, group, node, replica, _ = voter()
     monkeypatch.setattr(truth, "stored_mark", lambda *of: None)
     before = checks.outlines[group, replica.me]
-    checks.life.held(replica, before._replace(durable=0))
+    list(checks.life.held(node, replica, before._replace(durable=0)))
     assert (group, replica.me) in checks.life.emptied
     assert begun(checks, node, replica, before, excused=True) == [], "it has entries again"
     length, replica.log.last_index = replica.log.last_index, RaftIndex(0)
     assert "empty and whole" in begun(checks, node, replica, before, excused=True)[0][1]
-    checks.life.held(replica, before._replace(durable=0))
+    list(checks.life.held(node, replica, before._replace(durable=0)))
     assert begun(checks, node, replica, before, excused=True) == []
     replica.log.last_index = length
-    checks.life.held(replica, before)
+    list(checks.life.held(node, replica, before))
     replica.log.last_index = RaftIndex(0)
     assert "empty and whole" in begun(checks, node, replica, before, excused=True)[0][1]
 
@@ -418,3 +418,29 @@ def test_who_failed_to_write_and_began_again_may_speak(call):
     result = simulate(schedule(faults[call == "sync"], safety_ms=900))
     assert result.failure == ""
     assert result.invariants["failed-write-is-the-end"]["checked"] > 0
+
+
+# --- the two books of rounds ----------------------------------------------------------------------
+
+
+def test_raft_and_storage_that_disagree_on_what_is_durable():
+    _, checks, _, node, replica, _ = voter()
+    rounds = replica.node._state.rounds
+    now = NOTHING._replace(durable=replica.log.durable_index)
+
+    def wrong() -> list[str]:
+        return [why for name, why in checks.life.held(node, replica, now) if why]
+
+    assert rounds.durable == replica.log.durable_index > 0
+    assert wrong() == []
+    rounds.durable += 1
+    assert len(wrong()) == 1
+    rounds.durable -= 2
+    assert len(wrong()) == 1
+    node.broker.context.config = attrs.evolve(node.broker.context.config, strict_mark=True)
+    assert wrong() == [], "a round counts later than it is durable"
+    replica.log._rounds.overtake()
+    rounds.durable = RaftIndex(replica.commit)
+    assert wrong() == [], "an install is under way"
+    rounds.durable += 1
+    assert len(wrong()) == 1

@@ -3,8 +3,9 @@
 import signal
 
 import pytest
+from raftlog_sim.__main__ import main
+from raftlog_sim.commands import sweep
 from raftlog_sim.hunting import interrupts
-from raftlog_sim.hunting.workers import SeedWorkers
 
 
 class Finalized:
@@ -12,24 +13,20 @@ class Finalized:
         signal.raise_signal(signal.SIGTERM)
 
 
-def nothing() -> None:
-    return
-
-
-def same(number: int) -> int:
-    return number
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_signal_in_a_finalizer_interrupts_the_workers():
-    workers = SeedWorkers(1, same, nothing, lambda: True)
-    answers = workers.answers((number,) for number in range(1_000_000))
-    with interrupts.heard():
-        next(answers)
+def test_a_signal_in_a_finalizer_ends_a_sweep(monkeypatch, capsys):
+    played, play = [], sweep.run_seed
+
+    def signalled(seed, *more):
+        played.append(seed)
         Finalized()
-        with pytest.raises(KeyboardInterrupt):
-            for _ in answers:
-                pass
+        return play(seed, *more)
+
+    monkeypatch.setattr(sweep, "run_seed", signalled)
+    options = ["--jobs", "1", "--profile", "calm", "--no-folders", "--check-every", "0"]
+    assert main(["sweep", "--seeds", "1..100", *options]) == 130
+    assert played == [1]
+    assert "interrupted: this is what was done so far" in capsys.readouterr().out
 
 
 def test_the_next_command_hears_nothing_of_it():
