@@ -31,6 +31,7 @@ NAMES: Final = (
     "membership-reported",
     "deleted-stays-deleted",
     "condemned-rightly",
+    "image-names-brokers",
     "put-back-rightly",
     "counted-once-known",
     "producer-ids-unique",

@@ -1,6 +1,7 @@
 """Checks the metadata group's state after every turn.
 
-All nodes have the same state. No id that the group gave is ever given again.
+All nodes have the same state. No id that the group gave is ever given again. Everything that the
+state refers to is there.
 """
 
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ import attrs
 
 from raftlog.base.ids import GroupId, NodeId, TopicId
 from raftlog.broker.handlers import init_producer_id
+from raftlog.metadata.settings.broker_settings import EVERY_BROKER
 from raftlog_sim.checks.topic_checks import TopicChecks
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ class MetadataChecks:
             yield "topics-as-asked", self.asked.show(image)
             yield "reports-ascend", self._older_report(image)
             yield "condemned-rightly", _condemned(node, image)
+            yield "image-names-brokers", _stranger(image)
 
     def _digest(self, node: "Node", image: "ClusterImage") -> str:
         """Returns an error when two nodes have different images of one version."""
@@ -123,6 +126,22 @@ def _condemned(node: "Node", image: "ClusterImage") -> str:
             continue
         if other.broker.context.directory == broker.directory:
             return f"the directory of node {number} was condemned and never rolled back"
+    return ""
+
+
+def _stranger(image: "ClusterImage") -> str:
+    """Returns an error when the image refers to a broker that it does not know.
+
+    A replica without a broker has no address, so the others could never reach it.
+    """
+    for topic in image.topics.values():
+        for number, partition in enumerate(topic.partitions):
+            for replica in (*partition.replicas, *partition.target):
+                if replica.node not in image.brokers:
+                    return f"{topic.name}-{number} has replica {replica} on no broker"
+    for owner in (*image.removals, *image.settings):
+        if owner not in image.brokers and owner != EVERY_BROKER:
+            return f"there is something for broker {owner}, which is unknown"
     return ""
 
 

@@ -16,8 +16,8 @@ from raftlog_sim.workloads.members import Members, patience_ns
 from raftlog_sim.workloads.workload import SimWorkload
 
 _SWEPT_NS: Final = millis(2 * GROUP_WRITE_PAUSE_MS)
-"""The longest time that a new coordinator needs to find offsets of gone topics and to write again
-what it could not write."""
+"""The longest time that a coordinator which knows the topics needs to find offsets of gone ones and
+to write again what it could not write."""
 
 
 def settle(members: Members, workload: SimWorkload, limit_ns: int) -> Iterator[Goal]:
@@ -39,7 +39,11 @@ def settle(members: Members, workload: SimWorkload, limit_ns: int) -> Iterator[G
     def kept() -> str:
         return left_of_gone_topics(members.world)
 
-    yield Goal(lambda: not kept(), _SWEPT_NS, "offsets of deleted topics gone", 1, kept)
+    # A coordinator that could not learn which topics are gone pauses before it asks again.
+    running = members.world.running()
+    pause_ns = max(node.broker.context.config.request_ns for node in running)
+    limit = _SWEPT_NS + pause_ns
+    yield Goal(lambda: not kept(), limit, "offsets of deleted topics gone", 1, kept)
     members.leave_all()
     yield Goal(members.all_over, limit_ns, "all members have left", 1)
 

@@ -34,7 +34,9 @@ _WHAT: Final = (
 )
 _RELAYS: Final = "flip|damage|repeat|drop|swap|cut|truncate|reflect|old|any"
 _LIES: Final = "other-cluster|other-directory|old-life|old-handshake"
-_IMPOSTORS: Final = "generations|strangers|joins|twice|left|deleter|vanished-leader|traveller"
+_IMPOSTORS: Final = (
+    "generations|strangers|joins|twice|left|deleter|vanished-leader|traveller|writer"
+)
 KINDS: Final = {
     "crash": Kind(
         (("node", "nodes"),), True, "nemesis",
@@ -309,6 +311,11 @@ KINDS: Final = {
         "a client asks where a partition ends or begins, where an epoch ends, so many before the "
         "leader's, or which record has the largest timestamp. Or it asks for the first record from "
         "a timestamp on, of a batch farther from the end with each `back`. In wide seeds",
+    ),
+    "ask-id": Kind(
+        (("node", "nodes"),), False, "clients",
+        "a client asks this broker for a producer id, and waits for as long as it takes; for "
+        "scenarios, not in trio mode",
     ),
     "kill-coordinator": Kind(
         (("group", "small"), ("when", _MOMENTS)), True, "nemesis",

@@ -74,6 +74,7 @@ EXAMPLES: Final = {
     "read": "300 read partition=0",
     "reads": "10 reads partition=0 count=50 every_ms=20",
     "ask": "300 ask partition=0 what=epoch-end back=1",
+    "ask-id": "500 ask-id node=n2",
     "kill-coordinator": "800 kill-coordinator group=0 when=commits for 200",
     "cut-coordinator": "800 cut-coordinator group=0 when=assignment for 100",
     "at-moment": "500 at-moment partition=0 when=transfer what=deaf for 900",

@@ -1,7 +1,8 @@
 """A client that speaks for others.
 
 It sends wrong generations, ids that no member has, joins whose answers it ignores, and commits of a
-member that has left. It writes its requests by hand, to the present coordinator.
+member that has left. It even writes to the log of the groups. It writes its requests by hand, to
+the present coordinator.
     group-fences    what it may not do is refused, whatever the group does meanwhile
 """
 
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
-from raftlog.base.units import millis
+from raftlog.base.units import WallMillis, millis
 from raftlog.broker.groups.offsets_topic import partition_of
+from raftlog.broker.handlers.produce import TOPIC_IDS_FROM
 from raftlog.client.core.group.protocol import encode_subscription
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.delete_groups import DeleteGroupsRequest
@@ -28,8 +30,15 @@ from raftlog.kafka.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from raftlog.kafka.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from raftlog.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from raftlog.kafka.versions import ApiKey
+from raftlog.metadata.rules.topic_names import OFFSETS_TOPIC
+from raftlog.records.builder import RecordBatchBuilder
 from raftlog_sim.facts.group_rest import coordinator_of, live_group
 from raftlog_sim.schedules.sizes import OFFSETS_PARTITIONS
 from raftlog_sim.workloads.callers import CHURN, TOPIC
@@ -42,8 +51,12 @@ if TYPE_CHECKING:
 _LOOK_NS: Final = millis(4)
 _FAR: Final = 1_000
 """A generation beyond any that a run reaches."""
-_VERSIONS: Final = {ApiKey.OFFSET_COMMIT: 9, ApiKey.OFFSET_FETCH: 9}
+_VERSIONS: Final = {
+    ApiKey.PRODUCE: TOPIC_IDS_FROM - 1, ApiKey.OFFSET_COMMIT: 9, ApiKey.OFFSET_FETCH: 9
+}  # fmt: skip
 """The last versions that name topics."""
+_WRITES: Final = 6
+_WRITE_MS: Final = 1_000
 _VALUE: Final = 987_654
 """An offset that no other client commits."""
 Asks = tuple[tuple[ApiKey, Any], ...]
@@ -193,6 +206,20 @@ class Impostors:
             left = told.topics[0].partitions[0].committed_offset
             problem = f"a deleted group has offset {left}" if left >= 0 else ""
             self.invariants.judge((("group-offsets-kept", problem),))
+
+    def _writer(self, group: str) -> Script:
+        """Write to the log of the groups, again and again without waiting for an answer."""
+        name, number = OFFSETS_TOPIC, partition_of(group, OFFSETS_PARTITIONS)
+        builder = RecordBatchBuilder()
+        builder.append(b"forged", timestamp_ms=WallMillis(0))
+        data = (PartitionProduceData(number, builder.build()),)
+        topics = (TopicProduceData(name, partition_data=data),)
+        for acks in (-1, 1):
+            asked = ProduceRequest(None, acks, _WRITE_MS, topics)
+            answers = yield ((ApiKey.PRODUCE, asked),) * _WRITES
+            for answer in answers:
+                code = answer.responses[0].partition_responses[0].error_code
+                self._refused("a record for the log of the groups", code)
 
     def _traveller(self, group: str) -> Script:
         """Commit the position in a topic that may be deleted at any time.

@@ -27,6 +27,8 @@ from raftlog.client.core.values import (
     TopicPartition,
 )
 from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.messages.init_producer_id import InitProducerIdRequest
+from raftlog.kafka.versions import ApiKey
 from raftlog.verify import Header, HistoryWriter
 from raftlog_sim.facts.targets import log_start_of, resolve
 from raftlog_sim.schedules.options import SEGMENT_BYTES, SimOptions
@@ -34,6 +36,7 @@ from raftlog_sim.schedules.schedule import Step
 from raftlog_sim.schedules.step_kinds import OF_MEMBERS
 from raftlog_sim.workloads.callers import TOPIC, Caller, client_options
 from raftlog_sim.workloads.pipelines import Pipelines
+from raftlog_sim.world.client import HeapClient
 from raftlog_sim.world.clock import WALL_START_MS
 
 if TYPE_CHECKING:
@@ -221,6 +224,9 @@ class SimWorkload:
         if step.kind == "flood":
             self._flood(step)
             return
+        if step.kind == "ask-id":
+            self._ask_id(step)
+            return
         if step.kind in OF_MEMBERS:
             if self.running and self.members is not None:
                 self.members.perform(step)
@@ -256,6 +262,17 @@ class SimWorkload:
         for number in resolve(self.world, str(step.argument("node")), TOPIC):
             if self.running:
                 self.world.flood(number, int(step.argument("count")), millis(step.for_ms))
+
+    def _ask_id(self, step: Step) -> None:
+        """Let a client ask a broker for a producer id, and keep its connection until it has one.
+
+        Unlike all others it has no timeout, so the run cannot end while the broker owes the answer.
+        """
+        for number in resolve(self.world, str(step.argument("node")), TOPIC):
+            node = self.world.nodes[number]
+            if self.running and node.up and not self.options.trio:
+                body = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+                HeapClient(node).connect().request(ApiKey.INIT_PRODUCER_ID, body)
 
     def _read(self, partition: int) -> None:
         """Let the reader poll that has rested longest; none polls when all are waiting."""

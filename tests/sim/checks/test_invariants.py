@@ -170,6 +170,18 @@ def test_a_directory_that_is_out_without_a_reason():
     assert dict(invariants.metadata.after_turn(one))["condemned-rightly"] == ""
 
 
+def test_a_replica_on_a_broker_that_is_forgotten():
+    run, invariants, _group, _leader = middle()
+    one = run.world.nodes[NodeId(1)]
+    context = one.broker.context
+    assert dict(invariants.metadata.after_turn(one)).get("image-names-brokers", "") == ""
+    left = {node: each for node, each in context.image.brokers.items() if node != 2}
+    context.image = attrs.evolve(context.image, brokers=left)
+    assert "on no broker" in dict(invariants.metadata.after_turn(one))["image-names-brokers"]
+    context.image = attrs.evolve(context.image, topics={}, settings={NodeId(2): (("a", "1"),)})
+    assert "broker 2" in dict(invariants.metadata.after_turn(one))["image-names-brokers"]
+
+
 def test_a_high_watermark_that_fell():
     run, invariants, group, leader = middle()
     invariants.published[group, leader.me.node] = 10_000
