@@ -137,10 +137,14 @@ class InProcessBrokers:
         thread. A process that was forked meanwhile leaves them to its parent."""
         if self._thread is None or os.getpid() != self._process:
             return
+        # Ctrl-C may have interrupted `start_all` before the loop was there.
+        up = self._up.wait(START_SECONDS)
         try:
-            self._call(self._stop_all)
+            if up and self._broken is None:
+                self._call(self._stop_all)
         finally:
-            self._thread.join()
+            if up:
+                self._thread.join()
             self._thread = None
             self._brokers.clear()
 

@@ -18,6 +18,7 @@ from raftlog.base.errors import LocalMisuse, OperatingError
 from raftlog.client.blocking import BlockingClient
 from raftlog.client.trio_driver import Client
 from raftlog.embed.cluster import Cluster
+from raftlog.embed.in_process import InProcessBrokers
 from raftlog.runtime.disks.locks import is_locked
 
 pytestmark = pytest.mark.processes
@@ -265,3 +266,23 @@ def test_an_event_loop_that_does_not_start_is_an_error_and_no_wait_without_end(m
     monkeypatch.setattr(trio, "run", no_descriptors)
     with pytest.raises(OperatingError, match=r"does not start: .*Too many open files"):
         Cluster(brokers=1).start()
+
+
+def test_ctrl_c_while_the_brokers_loop_starts_ends_the_start(monkeypatch: pytest.MonkeyPatch):
+    """The cluster was stopped before its loop could be told to end, and then waited for the loop
+    for ever."""
+    main = InProcessBrokers._main
+
+    async def slow(brokers: InProcessBrokers) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        await trio.sleep(0.5)
+        await main(brokers)
+
+    monkeypatch.setattr(InProcessBrokers, "_main", slow)
+    cluster = Cluster(brokers=1)
+    with pytest.raises(KeyboardInterrupt):
+        cluster.start()
+    assert not [each for each in threading.enumerate() if each.name == "raftlog brokers"]
+    monkeypatch.undo()
+    with cluster:
+        assert cluster.alive == [1]
