@@ -100,11 +100,11 @@ class Wire:
     """One connection to each broker; a broker that closes one fails the test."""
 
     def __init__(self, cluster, stack):
-        self.addresses = dict(zip(NODES, cluster.bootstrap_servers.split(","), strict=True))
+        places = {node: cluster.address_of(node) for node in cluster.alive}
+        self.addresses = {node: f"{host}:{port}" for node, (host, port) in places.items()}
         self._connections = {}
-        for node, address in self.addresses.items():
-            host, port = address.rsplit(":", 1)
-            made = socket.create_connection((host, int(port)), SECONDS)
+        for node, place in places.items():
+            made = socket.create_connection(place, SECONDS)
             self._connections[node] = stack.enter_context(made)
 
     def ask(self, key, version, body, *, node=1):

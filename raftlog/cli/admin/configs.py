@@ -10,6 +10,7 @@ from raftlog.cli.admin.settings_view import (
     as_json,
     changes,
     check_existing,
+    check_groups,
     describe,
     everything,
     own,
@@ -73,6 +74,7 @@ def describe_command(
 
     async def work(client: Client) -> dict[Resource, Settings]:
         await check_existing(client, resources)
+        await check_groups(client, resources)
         return await describe(client, resources or await everything(client, [_KINDS[kind]]))
 
     found = with_client(bootstrap, work)

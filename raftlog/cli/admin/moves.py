@@ -30,7 +30,7 @@ broker knows where it is wanted."""
 
 @final
 class UnknownPlace(OperatingError):
-    """A plan names a topic or a partition that does not exist."""
+    """A plan or a command names a topic, a partition or a group that does not exist."""
 
 
 class Copying(NamedTuple):

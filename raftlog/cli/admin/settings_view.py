@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from raftlog.cli.admin.moves import check_alive, current_moves
+from raftlog.cli.admin.moves import UnknownPlace, check_alive, current_moves
 from raftlog.cli.output.group_view import list_all
 from raftlog.client.core.admin_asks import (
     EVERY_BROKER,
@@ -66,6 +66,18 @@ async def check_existing(client: Client, resources: Sequence[Resource]) -> None:
     if nodes:
         await check_alive(client, nodes)
     await current_moves(client, [e.name for e in resources if e.kind == ResourceKind.TOPIC])
+
+
+async def check_groups(client: Client, resources: Sequence[Resource]) -> None:
+    """Raise `UnknownPlace` for a group that no coordinator knows.
+
+    A broker describes any name as a group without settings, as Kafka does.
+    """
+    wanted = [each.name for each in resources if each.kind == ResourceKind.GROUP]
+    known = {each.group_id for each in await list_all(client)} if wanted else set()
+    unknown = next((name for name in wanted if name not in known), None)
+    if unknown is not None:
+        raise UnknownPlace(f"Group {unknown} not found.", on=f"group {unknown}")
 
 
 async def everything(client: Client, kinds: Sequence[ResourceKind]) -> list[Resource]:

@@ -250,6 +250,7 @@ def test_moves_that_are_refused(on_cluster, plan):
 SETTINGS = ("--set", "retention.ms=1")
 AWAY = [
     (("configs", "describe", "topic", "nowhere"), "Topic nowhere not found."),
+    (("configs", "describe", "group", "nobody"), "Group nobody not found."),
     (("configs", "alter", "topic", "nowhere", *SETTINGS), "Topic nowhere not found."),
     (("configs", "describe", "broker", 9), "no such broker is alive: 9"),
     (("configs", "alter", "broker", 9, "--set", "log.retention.ms=1"), "no such broker is alive"),
