@@ -22,7 +22,7 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, wraps
 from inspect import Parameter, signature
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -169,8 +169,17 @@ def one_of(*allowed: object) -> Rule:
     return rule
 
 
+def names_a_path(name: str, value: Any) -> Any:
+    """Accept what can name a file or a folder. `Path("")` is taken: it is the present folder."""
+    if value == "" or "\0" in str(value):
+        raise WrongValue(f"{name} must name a file or folder, not {_shown(value)}")
+    return value
+
+
 AnyText = Annotated[str, "any text"]
 """Text that may hold half a surrogate pair: JSON can tell it, UTF-8 cannot."""
+AnyPath = Annotated[str | Path, names_a_path]
+"""A file or folder of the user's machine."""
 
 
 def _shown(value: object) -> str:

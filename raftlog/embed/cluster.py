@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Final, Self, final
 
 from raftlog.base.amounts import amount
-from raftlog.base.arguments import between, checked, one_of
+from raftlog.base.arguments import AnyPath, between, checked, one_of
 from raftlog.base.errors import LocalMisuse, OperatingError, RaftlogError
 from raftlog.client.core.arguments import NodeNumber, PartitionIndex, Seconds, TopicName
 from raftlog.client.system import refuse_inside_trio
@@ -76,11 +76,11 @@ class Cluster:
         brokers: Annotated[int, between(1, BROKERS_MAX)] = 3,
         *,
         processes: bool = False,
-        directory: str | Path | None = None,
+        directory: AnyPath | None = None,
         settings: Mapping[str, str] | None = None,
         controllers: Annotated[int, one_of(1, 3)] | None = None,
-        fixture: str | Path | None = None,
-        record: str | Path | None = None,
+        fixture: AnyPath | None = None,
+        record: AnyPath | None = None,
     ) -> None:
         self._count = brokers
         self._processes = processes

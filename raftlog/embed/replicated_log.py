@@ -36,11 +36,10 @@ While no majority of the replicas can be reached, all calls run into their timeo
 import time
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, Self, final
 
-from raftlog.base.arguments import between, checked
+from raftlog.base.arguments import AnyPath, between, checked
 from raftlog.base.errors import LocalMisuse
 from raftlog.base.ids import Offset
 from raftlog.base.units import NANOS_PER_MILLI, Nanos
@@ -96,7 +95,7 @@ class ReplicatedLog:
         replicas: Annotated[int, between(1, BROKERS_MAX)] = 3,
         *,
         name: TopicName = "log",
-        directory: str | Path | None = None,
+        directory: AnyPath | None = None,
         cluster: Cluster | str | None = None,
         processes: bool = False,
         timeout: Timeout = 30.0,

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Final, Self, final
 
 from raftlog.base.amounts import amount
-from raftlog.base.arguments import checked
+from raftlog.base.arguments import AnyPath, checked
 from raftlog.base.errors import LocalMisuse, OperatingError
 from raftlog.client.core.arguments import Seconds, TopicName
 from raftlog.embed.recording.door import Identify, Identity, by_value, sent_twice
@@ -59,7 +59,7 @@ class Recording:
     @checked
     def __init__(
         self,
-        path: str | Path,
+        path: AnyPath,
         *,
         topics: Sequence[TopicName] | None = None,
         consumer: str = "subscribe",
@@ -306,12 +306,12 @@ class Recording:
         return read_everything(begin, bootstrap_servers, topics, ends, seconds, value, identify)
 
     @checked
-    def judge(self, *, report: str | Path | None = None) -> Verdict:
+    def judge(self, *, report: AnyPath | None = None) -> Verdict:
         """Judge the operations recorded so far; write the HTML report to `report` if given."""
         return self._judged(report)[0].verdict
 
     @checked
-    def check(self, *, report: str | Path | None = None) -> Verdict:
+    def check(self, *, report: AnyPath | None = None) -> Verdict:
         """Judge, write the report, and raise AssertionError unless the history is valid. The error
         names the operations that contradict each other, and the report."""
         __tracebackhide__ = True  # for pytest: show the caller's line, not this one
@@ -321,7 +321,7 @@ class Recording:
             raise AssertionError(told)
         return verdict
 
-    def _judged(self, report: str | Path | None) -> tuple[Judgement, str]:
+    def _judged(self, report: AnyPath | None) -> tuple[Judgement, str]:
         with self._lock:
             if self._writer is None:
                 raise LocalMisuse("nothing was recorded yet", on=str(self.path))
@@ -340,7 +340,7 @@ class Recording:
         return judgement, _summary(judgement.verdict, self.path, report)
 
 
-def _summary(verdict: Verdict, path: Path, report: str | Path | None) -> str:
+def _summary(verdict: Verdict, path: Path, report: AnyPath | None) -> str:
     lines = [f"the history is {verdict.verdict}"]
     failures = verdict.failures()
     for result in failures[:_FAILURES_SHOWN]:

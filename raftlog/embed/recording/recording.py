@@ -2,10 +2,9 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from raftlog.base.arguments import check, checked
+from raftlog.base.arguments import AnyPath, check, checked
 from raftlog.base.errors import LocalMisuse, WrongType
 from raftlog.client.core.arguments import TopicName
 from raftlog.embed.recording import aio_kafka, confluent, kafka_python
@@ -33,7 +32,7 @@ _OURS: Final = (
 
 @checked
 def recording(
-    path: str | Path,
+    path: AnyPath,
     *,
     topics: Sequence[TopicName] | None = None,
     consumer: str = "subscribe",

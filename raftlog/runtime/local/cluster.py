@@ -317,7 +317,7 @@ def found(
                 f"{name} cannot be set for all brokers of a local cluster",
                 do="leave it out, or start each broker by raftlog serve",
             )
-    directory.mkdir(parents=True, exist_ok=True)
+    _make_folder(directory)
     before = _places_before(directory, brokers)
     places = _places(brokers, port, before)
     cluster = LocalCluster(
@@ -348,6 +348,17 @@ def found(
         _write(cluster, place, named)
     cluster.save()
     return cluster
+
+
+def _make_folder(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OperatingError(
+            f"cannot make the folder of a cluster: {error.strerror}",
+            on=str(directory),
+            do="choose a folder that is new, or one that an earlier cluster has left",
+        ) from error
 
 
 def _places_before(directory: Path, brokers: int) -> dict[int, BrokerPlace]:
