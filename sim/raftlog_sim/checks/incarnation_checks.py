@@ -16,6 +16,7 @@ from raftlog.broker.events import Event, LinkUp, PeerMessages
 from raftlog.metadata.refusals import Refusal
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import AppendReply, ReadEcho, VoteReply
+from raftlog.raft.state import CANDIDATE
 from raftlog.storage.directories.incarnations import NONE
 from raftlog_sim.facts import truth
 
@@ -69,8 +70,11 @@ class IncarnationChecks:
     def _wrong(self, node: "Node", link: LinkUp, replica: PartitionReplica) -> str:
         who = f"{replica.me} of group {replica.group} counts"
         peer = f"node {link.peer}, whose life {link.incarnation:016x} is not on its disk"
-        voted = [each for each in replica.node._state.votes if each.node == link.peer]
-        if voted and not replica.is_leader and link.directory == voted[0].directory:
+        state = replica.node._state
+        # A pre-vote binds nobody, so it counts from any life (seed 11000773).
+        votes = state.votes if state.role is CANDIDATE else ()
+        voted = [each for each in votes if each.node == link.peer]
+        if voted and link.directory == voted[0].directory:
             return f"{who} a vote of {peer}"
         if not replica.is_leader:
             return ""
