@@ -89,22 +89,29 @@ def test_the_next_one_has_it_whole(raftlog_faults, raftlog_topic):
 """
 
 
-@pytest.mark.processes
-def test_faults_of_a_test_end_with_it_and_are_reported(tmp_path):
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "test_theirs.py").write_text(FAULTS)
+def their_run(folder, tests, *options, code=1):
+    """The output of a pytest run of these tests in a folder of their own; `code` is its end."""
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "conftest.py").write_text(CONFTEST)
+    (folder / "test_theirs.py").write_text(tests)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_theirs.py"],
-        cwd=tmp_path,
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, "test_theirs.py"],
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert "1 failed, 1 passed" in done.stdout, done.stdout
-    assert 'used 1 time, brokers 1, 2, 3: {"do": "error", "on": "Produce"' in done.stdout
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.processes
+def test_faults_of_a_test_end_with_it_and_are_reported(tmp_path):
+    said = their_run(tmp_path, FAULTS)
+    assert "1 failed, 1 passed" in said
+    assert 'used 1 time, brokers 1, 2, 3: {"do": "error", "on": "Produce"' in said
     # The cluster of the faults is the cluster of the run: its output is there once.
-    assert [line[-11:] for line in done.stdout.splitlines() if line.startswith("broker: ")] == [
+    assert [line[-11:] for line in said.splitlines() if line.startswith("broker: ")] == [
         "broker1.log",
         "broker2.log",
         "broker3.log",
@@ -119,19 +126,10 @@ def test_two(raftlog_cluster, raftlog_own_cluster):
 
 @pytest.mark.processes
 def test_two_clusters_of_a_failed_test_leave_the_output_of_both(tmp_path):
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "test_theirs.py").write_text(TWO_CLUSTERS)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_theirs.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    said = their_run(tmp_path, TWO_CLUSTERS)
     left = [
         Path(line.removeprefix("broker: "))
-        for line in done.stdout.splitlines()
+        for line in said.splitlines()
         if line.startswith("broker: ")
     ]
     assert [(each.parent.name, each.name) for each in left] == [
@@ -144,18 +142,7 @@ def test_two_clusters_of_a_failed_test_leave_the_output_of_both(tmp_path):
 
 @pytest.mark.processes
 def test_a_run_of_ones_own(tmp_path):
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "test_theirs.py").write_text(TESTS)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_theirs.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "5 passed" in done.stdout, done.stdout
+    assert "5 passed" in their_run(tmp_path, TESTS, code=0)
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
@@ -195,10 +182,7 @@ def test_that_passes(raftlog_history):
 
 
 def test_what_a_failed_test_leaves_is_where_its_output_says(tmp_path):
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "test_theirs.py").write_text(FAILING)
-    once = failed_run(tmp_path, "-n", "2")
+    once = their_run(tmp_path, FAILING, "-n", "2")
     assert "2 failed, 1 passed" in once
     # Where CI is set, pytest repeats whole messages in its summary.
     failures, _, _ = once.partition("short test summary info")
@@ -212,23 +196,11 @@ def test_what_a_failed_test_leaves_is_where_its_output_says(tmp_path):
     folders = {Path(place).parent for _, place in kept}
     assert set((tmp_path / "raftlog-failures").iterdir()) == folders
     (seed,) = set(re.findall(r"--raftlog-seed=(\d+)", once))
-    again = failed_run(tmp_path, "--raftlog-seed", seed)
+    again = their_run(tmp_path, FAILING, "--raftlog-seed", seed)
     assert sorted(re.findall(r"^dice \d+$", once, re.M)) == sorted(
         re.findall(r"^dice \d+$", again, re.M)
     )
     assert len(set(re.findall(r"^dice \d+$", again, re.M))) == 2
-
-
-def failed_run(folder, *options):
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, "test_theirs.py"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1, done.stdout + done.stderr
-    return done.stdout
 
 
 RECORDED = """
@@ -242,10 +214,7 @@ def test_that_passes(raftlog_own_cluster):
 
 
 def test_a_failed_test_leaves_the_recording_of_its_cluster(tmp_path):
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "test_theirs.py").write_text(RECORDED)
-    said = failed_run(tmp_path, "--raftlog-record")
+    said = their_run(tmp_path, RECORDED, "--raftlog-record")
     assert "1 failed, 1 passed" in said
     (folder,) = re.findall(r"^replay: raftlog incident replay (.+)$", said, re.M)
     replayed = subprocess.run(
