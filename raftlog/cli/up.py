@@ -73,7 +73,7 @@ Examples:
 @click.option(
     "--add-broker",
     is_flag=True,
-    help="Add one broker to the cluster that runs detached in --dir, and return.",
+    help="Add one broker to the cluster that runs in --dir, and return.",
 )
 @click.option(
     "--remove-broker",
@@ -242,12 +242,14 @@ def _watch_signals() -> list[int]:
 
 
 def _watch(cluster: LocalCluster, asked: list[int]) -> int:
-    """Wait for a signal, or for a broker that dies; then stop all brokers."""
+    """Wait for a signal, or for a broker that dies; then stop all brokers of the directory."""
     died: list[int] = []
     while not asked and not died:
         time.sleep(_WATCH_SECONDS)
         died = [node for node, each in cluster.processes.items() if each.poll() is not None]
     lines = "\n".join(cluster.last_lines(node) for node in died)
+    if cluster.processes:  # with them go the brokers that --add-broker has started here
+        local_state.stop_detached(cluster.directory)
     cluster.stop()
     if died:
         raise OperatingError(f"broker {died[0]} ended", on=str(cluster.directory), do="\n" + lines)

@@ -352,6 +352,8 @@ def test_in_the_foreground_until_interrupted(tmp_path):
         assert process.stdout is not None
         assert process.stdout.readline().startswith("bootstrap servers: 127.0.0.1:")
         assert len(running(tmp_path)) == 1
+        started("up", "--add-broker", "--dir", tmp_path)  # it outlived the others
+        assert len(running(tmp_path)) == 2
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
     wait_until_gone(tmp_path)
