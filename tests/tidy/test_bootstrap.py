@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -149,7 +150,8 @@ def test_without_root_it_says_what_to_install(bootstrap, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code"), [(["nonsense"], 64), (["--help"], 0), (["--faster"], 64)]
+    ("arguments", "code"),
+    [(["nonsense"], 64), (["--help"], 0), (["--faster"], 64), (["--fast", "tests"], 64)],
 )
 def test_check_explains_itself(arguments: list[str], code: int):
     done = subprocess.run(
@@ -157,3 +159,14 @@ def test_check_explains_itself(arguments: list[str], code: int):
     )
     assert done.returncode == code
     assert "scripts/check --fast" in done.stdout
+
+
+def test_the_tests_that_check_leaves_to_the_other_script_are_run_by_it():
+    """`.ci/run` runs each test once: none that `scripts/check --no-tests` leaves out may be left
+    out by `scripts/test`, too."""
+    commands = (ROOT / ".ci" / "run").read_text()
+    assert "\nstep scripts/check --no-tests\n" in commands
+    assert "\nstep scripts/test\n" in commands
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    assert options["testpaths"] == ["tests"]
+    assert "-m" not in options["addopts"]
