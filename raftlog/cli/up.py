@@ -166,6 +166,7 @@ def _remove_broker(directory: Path, node: int, form: str) -> int:
         raise OperatingError(f"broker {node} is the only one", do="raftlog down stops it")
     bootstrap = ",".join(others)
     refuse_needed(bootstrap, node)
+    local_state.note_leaving(directory, node)
     local_state.stop_detached(directory, node)
     with progress("waiting until the cluster forgets it", None):
         forgotten(bootstrap, node)
@@ -242,11 +243,17 @@ def _watch_signals() -> list[int]:
 
 
 def _watch(cluster: LocalCluster, asked: list[int]) -> int:
-    """Wait for a signal, or for a broker that dies; then stop all brokers of the directory."""
+    """Wait for a signal, or for a broker that dies; then stop all brokers of the directory.
+
+    A broker that `--remove-broker` has stopped did not die.
+    """
     died: list[int] = []
+    left: set[int] = set()
     while not asked and not died:
         time.sleep(_WATCH_SECONDS)
-        died = [node for node, each in cluster.processes.items() if each.poll() is not None]
+        ended = {node for node, each in cluster.processes.items() if each.poll() is not None}
+        left |= {node for node in ended - left if local_state.has_left(cluster.directory, node)}
+        died = sorted(ended - left)
     lines = "\n".join(cluster.last_lines(node) for node in died)
     if cluster.processes:  # with them go the brokers that --add-broker has started here
         local_state.stop_detached(cluster.directory)

@@ -359,6 +359,23 @@ def test_in_the_foreground_until_interrupted(tmp_path):
     wait_until_gone(tmp_path)
 
 
+def test_a_broker_that_is_removed_does_not_end_the_cluster_in_the_foreground(tmp_path):
+    """`up` took it for a broker that died, and stopped all the others."""
+    command = [sys.executable, "-m", "raftlog", "up", "--port", "0", "--brokers", "2"]
+    with subprocess.Popen(
+        [*command, "--dir", str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("bootstrap servers: 127.0.0.1:")
+        started("up", "--remove-broker", 2, "--dir", tmp_path)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(2)
+        assert len(running(tmp_path)) == 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    wait_until_gone(tmp_path)
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError("no room")])
 def test_what_interrupts_the_start_leaves_no_broker(error, raftlog, tmp_path, monkeypatch):
     """Ctrl-C while the brokers start, or just after the bootstrap list was printed, ended `up` with

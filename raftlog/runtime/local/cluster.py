@@ -14,7 +14,6 @@ the cluster had before, if it is free, and else any free one. The directory is f
 up again finds the same cluster with its data, at whatever ports.
 """
 
-import json
 import os
 import shutil
 import signal
@@ -37,7 +36,7 @@ from raftlog.runtime.local.broker_processes import (
 )
 from raftlog.runtime.local.health import health_of
 from raftlog.runtime.local.ports import HOST, kept_or_free, refuse_taken
-from raftlog.runtime.local.state import STATE_FILE, STATE_VERSION, load_state
+from raftlog.runtime.local.state import STATE_FILE, load_state, write_state
 from raftlog.runtime.real_ports import OsEntropy, PosixDisk, make_data_directory
 from raftlog.runtime.settings.fault_settings import FAULTS, FAULTS_DIRECTORY
 from raftlog.storage.directories.data_dir import (
@@ -270,7 +269,6 @@ class LocalCluster:
     def save(self) -> None:
         """Write the state file, by which other processes know the cluster."""
         state = {
-            "version": STATE_VERSION,
             "bootstrap_servers": self.bootstrap_servers,
             "settings": self.settings,
             "brokers": [
@@ -281,10 +279,7 @@ class LocalCluster:
                 for place in self.places
             ],
         }
-        target = self.directory / STATE_FILE
-        aside = target.with_suffix(".tmp")
-        aside.write_text(json.dumps(state, indent=1) + "\n")
-        aside.replace(target)
+        write_state(self.directory, state)
 
 
 def _pid(process: BrokerProcess | None) -> int | None:

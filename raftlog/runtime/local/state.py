@@ -1,4 +1,4 @@
-"""Reads `cluster.json` of a local cluster, and stops brokers that another process started.
+"""Reads and writes `cluster.json` of a local cluster, and stops brokers of another process.
 
 A process id is only a number: a process counts as ours when its command line names the broker's
 configuration file.
@@ -20,6 +20,7 @@ from raftlog.runtime.real_ports import SystemClock
 STATE_FILE: Final = "cluster.json"
 STATE_VERSION: Final = 1
 _POLL_SECONDS: Final = 0.02
+_LEAVING: Final = "leaving"
 
 
 def load_state(directory: Path) -> dict[str, Any]:
@@ -37,6 +38,33 @@ def load_state(directory: Path) -> dict[str, Any]:
     if not isinstance(state, dict) or state.get("version") != STATE_VERSION:
         raise OperatingError("is of another version", on=str(directory / STATE_FILE))
     return state
+
+
+def write_state(directory: Path, state: dict[str, Any]) -> None:
+    """Write `cluster.json`, by which other processes know the cluster: the whole file or nothing.
+
+    A state of `load_state` needs no version of its own.
+    """
+    target = directory / STATE_FILE
+    aside = target.with_suffix(".tmp")
+    aside.write_text(json.dumps({**state, "version": STATE_VERSION}, indent=1) + "\n")
+    aside.replace(target)
+
+
+def note_leaving(directory: Path, node: int) -> None:
+    """Note that this broker is about to be stopped for good. The `up` that started it then does not
+    take it for one that died."""
+    state = load_state(directory)
+    for broker in state["brokers"]:
+        if broker["node"] == node:
+            broker[_LEAVING] = True
+    write_state(directory, state)
+
+
+def has_left(directory: Path, node: int) -> bool:
+    """Whether this broker was stopped for good: the state notes that, or names it no more."""
+    named = [broker for broker in load_state(directory)["brokers"] if broker["node"] == node]
+    return not named or named[0].get(_LEAVING) is True
 
 
 def _not_started(directory: Path) -> OperatingError:
