@@ -49,7 +49,7 @@ def on_snapshot_read(
             continue
         if position is None:
             probe("snapshot-read-failed")
-            follower.become_probe(RaftIndex(follower.match + 1))
+            follower.probe_again()
             follower.waiting = True
             return
         assert len(snapshot) <= INSTALL_BYTES_MAX, len(snapshot)

@@ -99,6 +99,15 @@ class Progress:
         self.at_end = False
         self.next = next_index
 
+    def probe_again(self) -> None:
+        """Look for the agreement again: what was in flight may be lost.
+
+        It lies behind the match, if there is one. A follower that was away at the election has
+        none yet: it is asked where it was to be asked, near our end. Its refusal tells where its
+        log ends. If it were asked at the first entry, it would be sent all that it has.
+        """
+        self.become_probe(RaftIndex(self.match + 1) if self.match else self.next)
+
     def become_replicate(self) -> None:
         """The agreement at `match` is found: stream from there."""
         self._leave_state(REPLICATE)

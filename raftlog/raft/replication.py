@@ -177,7 +177,7 @@ def on_log_read(
         return
     if not entries:
         probe("log-read-failed")
-        follower.become_probe(RaftIndex(follower.match + 1))
+        follower.probe_again()
         follower.waiting = True  # asked again after the answer to a heartbeat, not in a circle
         return
     assert entries[0].raft_index == first, (entries[0].raft_index, first)
@@ -295,7 +295,7 @@ def on_append_refused(state: RaftState, message: AppendRefused) -> None:
         return
     if follower.next < state.log.first_index:
         # it is there, and needs what we no longer hold; with its window cleared an install begins
-        follower.become_probe(RaftIndex(follower.match + 1))
+        follower.probe_again()
         return
     if follower.state is REPLICATE and message.prev_index <= follower.match:
         _match_refused(state, follower, message.prev_index)
@@ -333,7 +333,7 @@ def _content_refused(state: RaftState, follower: Progress, prev: RaftIndex) -> N
     probe("content-refused")
     last = max(RaftIndex(follower.next - 1), RaftIndex(prev + 1))
     state.out.verify.append((RaftIndex(prev + 1), min(last, state.log.last_index)))
-    follower.become_probe(RaftIndex(follower.match + 1))
+    follower.probe_again()
     follower.waiting = True
 
 
@@ -391,7 +391,7 @@ def on_link_up(state: RaftState, node: NodeId) -> None:
     """A new session with a node: what was in flight is lost, look for the seam again at once."""
     for follower in state.progress.values():
         if follower.replica.node == node:
-            follower.become_probe(RaftIndex(follower.match + 1))
+            follower.probe_again()
             follower.agreed = False
             follower.covered = False
             send_heartbeat(state, follower)
@@ -401,7 +401,7 @@ def on_link_down(state: RaftState, node: NodeId) -> None:
     """The session is over, and with it what was agreed on it."""
     for follower in state.progress.values():
         if follower.replica.node == node:
-            follower.become_probe(RaftIndex(follower.match + 1))
+            follower.probe_again()
             follower.waiting = True
             uncover(follower, state.now)
 
