@@ -155,7 +155,7 @@ LOG_READ_FAILURES_MAX: Final = 4
 reads were for clients. An error may pass, but an unreadable sector would never let clients go on.
 """
 LOG_READ_HANDOVER_MS: Final = 10_000
-"""How often a leader may hand over because clients cannot be sent what they ask for."""
+"""How often a leader may hand over because it cannot send what clients or followers ask for."""
 LOG_READ_PLACES_MAX: Final = 16
 """Places whose failed reads a leader counts at one time: one for each follower that is far behind,
 and a few that followers have left. Reads for clients have as many places of their own."""

@@ -108,8 +108,8 @@ class BackgroundTasks:
 
         Recovery gives up the entries behind the damage, and a leader may be the last replica to
         have them. So the broker recovers a leader only while a majority of the voters is sound
-        without it. Else the leader goes on with the whole part, hands over once if another replica
-        can lead, and does not serve the damaged part.
+        without it. Else the leader goes on with the whole part, hands over as soon as another
+        replica can lead (`hand_over_gap`), and does not serve the damaged part.
         """
         probe("damage-found-by-a-read")
         if self.damage is not None:
@@ -161,8 +161,21 @@ class BackgroundTasks:
             why = segment.damage.why
             event = TraceEvent("segment-damaged", self._where, (*told, ("why", why)))
             self._tracer.emit(event)
-            if self._node.leading and self._node.successors:
-                self._node.step_down(now, f"damage: {why}")
+
+    def hand_over_gap(self, now: Instant) -> None:
+        """Step down if the log has a gap and another voter can lead now: followers and clients need
+        what lies there. That voter may have come back, or caught up, long after the damage was
+        found."""
+        gaps, node = self._log.gaps, self._node
+        if gaps and node.leading and node.successors and self._may_hand_over(now):
+            self._handed_over_at = now
+            node.step_down(now, f"damage: {gaps[0].why}")
+
+    def _may_hand_over(self, now: Instant) -> bool:
+        """Whether the pause after the last hand-over is over. This replica may be the only one that
+        can win an election."""
+        last = self._handed_over_at
+        return last is None or now - last >= millis(LOG_READ_HANDOVER_MS)
 
     def client_read_done(self, what: Hashable, value: object, now: Instant) -> None:
         """Take the result of a read for a client: the value that it returned, or the exception that
@@ -177,10 +190,9 @@ class BackgroundTasks:
     def _count_failed_client_read(self, what: Hashable, error: DiskError, now: Instant) -> None:
         """Count a failed read for a client; step down when reads of one place keep failing."""
         failed = _counted(self._client_reads_failed, what)
-        last = self._handed_over_at
         if failed < LOG_READ_FAILURES_MAX or len(self._node.membership.all_voters()) == 1:
             return
-        if last is None or now - last >= millis(LOG_READ_HANDOVER_MS):
+        if self._may_hand_over(now):
             # The disk fails at this place again and again. Another replica may be able to read it,
             # so that one should lead. This is not treated as damage: this replica may be the only
             # one that can lead, and the rest of its log is good. So the hand-over has a pause.

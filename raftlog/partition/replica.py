@@ -420,6 +420,7 @@ class PartitionReplica:
         """Drain everything that this turn wants done; its writes get this io_id."""
         node, serving, output = self.node, self._serving, ReplicaOutput()
         node.wall_ms = wall_ms
+        self._tasks.hand_over_gap(now)
         output.leadership = serving.follow_role(now)
         if node.ready:
             serving.propose(now, wall_ms)

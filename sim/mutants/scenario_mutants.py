@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from raftlog.base.ids import Offset
+from raftlog.base.ids import Offset, RaftIndex
 from raftlog.base.units import NANOS_PER_SECOND, NEVER, Instant, millis
 from raftlog.broker.broker import Broker
 from raftlog.broker.control import registration
@@ -11,6 +11,7 @@ from raftlog.broker.events import Effects, Event
 from raftlog.broker.front.clients import Clients
 from raftlog.broker.front.ledger import Ledger
 from raftlog.broker.replicas.rounds import WriteRounds
+from raftlog.partition.background_tasks import BackgroundTasks
 from raftlog.partition.output import ReplicaOutput
 from raftlog.partition.producing.produce_path import ProducePath
 from raftlog.partition.producing.producers import Duplicate
@@ -126,9 +127,26 @@ def budgets_never_refill() -> None:
     Throttle.settle = lambda self, byte_count: setattr(self, "free_at", NEVER)  # type: ignore[method-assign]
 
 
+def gaps_are_never_handed_over() -> None:
+    """27e: a leader with a gap in its log leads on, although another voter could lead."""
+    BackgroundTasks.hand_over_gap = lambda self, now: None  # type: ignore[method-assign]
+
+
+def the_log_is_sent_from_its_first_entry() -> None:
+    """27f: a leader begins with the first entry at a follower that was away at the election."""
+
+    def probe_again(self: Progress) -> None:
+        self.become_probe(RaftIndex(self.match + 1))
+
+    Progress.probe_again = probe_again  # type: ignore[method-assign]
+
+
 MUTANTS = (
     ("12f", "lease-kept-while-it-hands-over", lease_kept_while_it_hands_over,
      ("linearizable-read",)),
+    ("27e", "gaps-are-never-handed-over", gaps_are_never_handed_over, ("liveness",)),
+    ("27f", "the-log-is-sent-from-its-first-entry", the_log_is_sent_from_its_first_entry,
+     ("liveness",)),
     ("47", "forgotten-and-content", forgotten_and_content, ("liveness",)),
     ("48", "transfers-never-end", transfers_never_end, ("liveness",)),
     ("49", "produces-without-an-end", produces_without_an_end, ("answered-in-time",)),
