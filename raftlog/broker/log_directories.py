@@ -5,8 +5,8 @@ Laws (docs/decisions/0074-several-log-directories.md):
 1. A registered replica lies where its registration says. It is never begun a second time elsewhere,
    whatever happens to that directory: its broker would forget its votes.
 2. A new replica goes where a client asked for, else to the healthy directory with the fewest
-   replicas, the first of them on a tie. If a crash left unregistered files of it, it goes where
-   they are.
+   replicas, the first of them on a tie. Files that a crash left elsewhere before the replica was
+   registered have no record; a later boot deletes them (`directory_move.settle_moves`).
 3. Group 0 lies in the data directory.
 """
 
@@ -17,7 +17,6 @@ import attrs
 
 from raftlog.base.errors import DiskError, RaftlogError
 from raftlog.base.ids import METADATA_GROUP, GroupId, ReplicaId
-from raftlog.base.probes import probe
 from raftlog.storage.directories.log_directories import FurtherImage, directory_of
 from raftlog.storage.replica import Registration
 
@@ -44,8 +43,6 @@ class BrokerDirectories:
     """All directories of this broker, the data directory first."""
 
     all: list[LogDirectory]
-    _found: dict[str, str] = attrs.Factory(dict)
-    """Name of a replica's directory -> prefix of the further directory that held it at boot."""
     offline: dict[GroupId, None] = attrs.Factory(dict)
     """Groups whose replica here lies in a directory that failed."""
     moving: dict[GroupId, str] = attrs.Factory(dict)
@@ -58,12 +55,11 @@ class BrokerDirectories:
     @staticmethod
     def of_boot(first: str, further: Sequence[FurtherImage]) -> "BrokerDirectories":
         """The directories as a boot found them."""
-        found = [LogDirectory("", first)]
-        names: dict[str, str] = {}
-        for image in further:
-            found.append(LogDirectory(image.prefix, image.name, image.error, bool(image.prefix)))
-            names.update(dict.fromkeys(image.replicas, image.prefix))
-        return BrokerDirectories(found, names)
+        others = [
+            LogDirectory(image.prefix, image.name, image.error, bool(image.prefix))
+            for image in further
+        ]
+        return BrokerDirectories([LogDirectory("", first), *others])
 
     @property
     def further(self) -> list[LogDirectory]:
@@ -136,10 +132,6 @@ class BrokerDirectories:
     ) -> str:
         if group == METADATA_GROUP or len(self.all) == 1:
             return plain
-        left = self._found.get(plain.rpartition("/")[2])
-        if left is not None and self.error_of(f"{left}/{plain}") is None:
-            probe("unregistered-replica-goes-where-it-began")
-            return f"{left}/{plain}"
         wanted = self._preferred.pop(group, None)
         if wanted is not None and self.error_of(f"{wanted}/{plain}") is None:
             return f"{wanted}/{plain}" if wanted else plain

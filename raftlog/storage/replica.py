@@ -9,6 +9,7 @@ sorts by place:
         <same>.index                                                    can be deleted
         <raft index, 20 digits>.snapshot                                state before that index
         head                                                            what retention removed
+        moving                                                          while the replica moves
         *.tmp                                                           unfinished, removed at boot
         *.away                                                          put back at boot
 """
@@ -35,6 +36,8 @@ from raftlog.base.units import KIB
 
 GROUPS_DIRECTORY: Final = "groups"
 HEAD_FILE: Final = "head"
+MOVING_FILE: Final = "moving"
+"""Says of a directory that is not the registered one: these are the remains of a move."""
 SEGMENT_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 SNAPSHOT_SUFFIX: Final = ".snapshot"

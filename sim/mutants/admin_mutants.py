@@ -108,6 +108,24 @@ def moves_stay_unsettled() -> None:
     more_disks.settle_moves = lambda disk, registered, directories: []
 
 
+def creations_count_as_replicas() -> None:
+    """94h: what a creation left that was cut short counts as a second replica."""
+    directory_move._has_no_record = lambda disk, path, names: not names
+
+
+def remains_explain_nothing() -> None:
+    """94i: only the new directory says that a replica moved, and only until the next boot."""
+    directory_move._mark_old = lambda disk, old: None
+    real = more_disks.settle_moves
+
+    def settle(disk: Any, registered: Any, directories: Any) -> list[str]:
+        deleted = real(disk, registered, directories)
+        directory_move._unmark_registered(disk, registered, directories)
+        return deleted
+
+    more_disks.settle_moves = settle
+
+
 def removed_files_stay_in_the_copy() -> None:
     """94e: a segment that was copied before it was removed stays in the new directory."""
     directory_move._remove_others = lambda disk, new, wanted: None
@@ -171,6 +189,8 @@ MUTANTS = (
     ("94e", "removed-files-stay-in-the-copy", removed_files_stay_in_the_copy, ("copied-exactly",)),
     ("94f", "tail-is-not-copied", tail_is_not_copied, ("copied-exactly",)),
     ("94g", "copies-keep-no-rate", copies_keep_no_rate, ("moves-paced",)),
+    ("94h", "creations-count-as-replicas", creations_count_as_replicas, ("exception",)),
+    ("94i", "remains-explain-nothing", remains_explain_nothing, ("exception",)),
     ("95", "throttle-is-not-lifted", throttle_is_not_lifted, ("liveness",)),
     ("96", "cancelled-move-leaves-a-learner", cancelled_move_leaves_a_learner, ("liveness",)),
 )  # fmt: skip

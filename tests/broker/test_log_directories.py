@@ -14,8 +14,8 @@ def replica(epoch=1):
     return ReplicaId(1, 0x11, epoch)
 
 
-def three(**b):
-    images = [FurtherImage(name="/b", prefix=B, **b), FurtherImage(name="/c", prefix=C)]
+def three():
+    images = [FurtherImage(name="/b", prefix=B), FurtherImage(name="/c", prefix=C)]
     return BrokerDirectories.of_boot("/a", images)
 
 
@@ -75,13 +75,6 @@ def test_a_directory_that_is_not_named_any_more_is_an_error_and_no_empty_one():
     assert "not among log.dirs" in str(directories.error_of(path))
     assert directories.error_of("groups/1-1") is None
     assert directories.error_of(f"{B}/groups/1-1") is None
-
-
-def test_what_a_crash_left_unregistered_begins_where_it_lies():
-    directories = three(replicas=("1-1",))
-    assert place(directories, 1) == f"{B}/groups/1-1"
-    broken = three(replicas=("1-1",), error=DiskError("gone"))
-    assert place(broken, 1) == "groups/1-1"
 
 
 def test_a_directory_that_cannot_say_which_it_is_is_shown_and_not_used():

@@ -6,121 +6,18 @@ import copy
 import pytest
 from raftlog_sim.world.disk import Keep, SimulatedCrashError
 
-from raftlog.base.entries import HardState
 from raftlog.base.errors import CorruptData, DiskError, OperatingError
-from raftlog.storage.boot.recovery import ReplicaState, create_replica, recover_replica
-from raftlog.storage.directories.data_dir import format_directory, open_directory
+from raftlog.storage.boot.recovery import recover_replica
 from raftlog.storage.directories.directory_move import (
-    MOVING_FILE,
     StretchToCopy,
     begin_copy,
     copy_stretch,
-    end_move,
     finish_copy,
-    settle_moves,
 )
-from raftlog.storage.directories.log_directories import (
-    FurtherImage,
-    LogDirectories,
-    further_prefix,
-    open_further,
-)
-from raftlog.storage.directories.store import StoreImage
 from raftlog.storage.files import opened, write_whole
-from raftlog.storage.ops import StoreRecords
-from raftlog.storage.replica import (
-    GROUPS_DIRECTORY,
-    SEGMENT_SUFFIX,
-    Registration,
-    ReplicaSpec,
-    index_name,
-)
-from raftlog.storage.write_round import DirectoryWriter
-from tests.storage.making import CLUSTER, FOUNDERS, IDENTITY, ME, SPEC, TINY, Driver, new_disk
-
-PREFIX = further_prefix(0xABC)
-THERE = f"{PREFIX}/{SPEC.path}"
-VOTE = HardState(3, ME)
-
-
-def spec_at(path):
-    return ReplicaSpec(cluster=CLUSTER, group=SPEC.group, replica=ME, path=path)
-
-
-def copy_replica(disk, old, new):
-    """Segments first, one by one, as while a replica serves; then what is left."""
-    begin_copy(disk, new)
-    copied = {}
-    for name in disk.list(old):
-        if name.endswith(SEGMENT_SUFFIX):
-            while True:
-                position = copied.get(name, 0)
-                done = copy_stretch(disk, StretchToCopy(old, new, name, position, 500))
-                copied[name] = position + done.byte_count
-                if done.whole:
-                    break
-    return finish_copy(disk, old, new, tuple(copied.items()))
-
-
-class Moving(Driver):
-    """One replica on two disks; `path` is where it is."""
-
-    def __init__(self):
-        self.first, self.other = new_disk(1), new_disk(2)
-        self.options = TINY
-        format_directory(self.first, IDENTITY)
-        self.boot()
-        self.path = SPEC.path
-        self.log = create_replica(self.disk, spec_at(self.path), FOUNDERS, TINY).log
-        self.round(records=self.store.register(SPEC.group, Registration(ME, self.path)))
-        self.append(6, size=300)
-        self.round()
-        self.round(records=[self.store.set_hard_state(SPEC.group, VOTE)])
-        self.settle()
-        self.commit_all()
-        self.last_index, self.last_chain = self.log.last_index, self.log.last_chain
-
-    def boot(self):
-        """Both disks, what a move left settled; the paths that were deleted."""
-        self.image = open_directory(self.first)
-        further = open_further(self.other, IDENTITY, "/b", 0xABC)
-        assert further.error is None, further.error
-        self.disk = LogDirectories(self.first, {PREFIX: self.other})
-        here = FurtherImage(name="/a", replicas=tuple(self.first.list(GROUPS_DIRECTORY)))
-        registered = [each.path for each in self.image.registrations.values()]
-        deleted = settle_moves(self.disk, registered, [here, further])
-        self.store = StoreImage(self.image)
-        self.writer = DirectoryWriter(self.disk, further={PREFIX: self.other})
-        self.io_id = 0
-        self.commit = 0
-        return deleted
-
-    def move(self, new):
-        old, log = self.path, self.log
-        copied = copy_replica(self.disk, old, new)
-        assert copied > 0
-        # The log is closed: the round carries the store's records alone.
-        del self.log
-        self.io_id += 1
-        records = self.store.relocate(SPEC.group, new)
-        result = self.writer.perform(self.io_id, [StoreRecords(records)])
-        assert (result.poisoned, result.failed) == (None, {}), result
-        self.path = new
-        end_move(self.disk, old, new)
-        self.log = log
-
-    def whole(self):
-        """A boot finds one copy, with everything that was acknowledged, and the vote."""
-        deleted = self.boot()
-        path = self.image.registrations[SPEC.group].path
-        found = recover_replica(self.disk, spec_at(path), self.image.marks[SPEC.group], TINY)
-        assert found.state is ReplicaState.INTACT, found.why
-        assert (found.log.last_index, found.log.last_chain) == (self.last_index, self.last_chain)
-        assert self.image.hard_states[SPEC.group] == VOTE
-        other = THERE if path == SPEC.path else SPEC.path
-        assert not self.disk.exists(other), (path, other)
-        assert not self.disk.exists(f"{path}/{MOVING_FILE}")
-        return path, deleted
+from raftlog.storage.replica import MOVING_FILE, SEGMENT_SUFFIX, index_name
+from tests.storage.making import SPEC, TINY
+from tests.storage.moving import THERE, Moving, copy_replica, spec_at
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +78,8 @@ def test_crashed_at_every_call(before, way, keep, tears, disk):
 def test_a_copy_of_an_operator_stops_the_start_and_both_are_named(before):
     moving = copy.deepcopy(before)
     copy_replica(moving.disk, SPEC.path, THERE)
-    moving.disk.remove(f"{THERE}/{MOVING_FILE}")
+    for path in (SPEC.path, THERE):
+        moving.disk.remove(f"{path}/{MOVING_FILE}")
     with pytest.raises(OperatingError) as found:
         moving.boot()
     assert f"/a/{SPEC.path}" in found.value.on

@@ -34,6 +34,7 @@ from raftlog.storage.partition_log import PartitionLog
 from raftlog.storage.replica import (
     AWAY_SUFFIX,
     HEAD_FILE,
+    MOVING_FILE,
     TEMPORARY_SUFFIX,
     LogOptions,
     Mark,
@@ -118,11 +119,18 @@ def delete_replica(disk: Disk, *paths: str) -> None:
     """Job: remove a replica's directory, in whichever log directory it lies.
 
     It is done when the directory lies nowhere. The caller unregisters the replica first.
+
+    The file `moving` goes last, when the removals before it are durable. Power may fail after one
+    removal reached the disk and before another did, and nothing else explains what then remains.
     """
     for path in paths:
         names = disk.list(path)
-        for name in names:
+        others = [name for name in names if name != MOVING_FILE]
+        for name in others:
             disk.remove(f"{path}/{name}")
+        if len(others) < len(names):
+            disk.sync_dir(path)
+            disk.remove(f"{path}/{MOVING_FILE}")
         if disk.exists(path):
             disk.sync_dir(path)
             disk.remove(path)

@@ -4,11 +4,11 @@
 2. `copy_stretch` copies, and syncs, the next bytes of a segment while the replica serves. It may
    copy what is durable: a segment file grows, and no byte of it is ever written twice.
 3. The broker stops the replica; its writer closes the files. `finish_copy` makes the new directory
-   equal to the old one: it copies what is missing, and removes what went meanwhile. Until the next
-   step the old directory counts.
+   equal to the old one: it copies what is missing, and removes what went meanwhile. Then it puts a
+   file `moving` into the old one, too. Until the next step the old directory counts.
 4. One frame of the store registers the replica under its new path, with its term, vote and mark
    (`StoreImage.relocate`). A frame is durable whole or not at all: this is the switch.
-5. `end_move` deletes the old directory, then the file `moving`.
+5. `end_move` deletes the old directory, then the file `moving` in the new one.
 
 Files may change while they are copied:
 
@@ -20,25 +20,34 @@ Files may change while they are copied:
   compares them, byte for byte.
 
 A crash leaves the replica in two directories. The registration says which counts. The file
-`moving`, in either, says that the other is the remains of a move, which `settle_moves` deletes at
-the next boot. Without that file nothing explains the second one, and the broker does not start.
+`moving` in the other says that it is the remains of a move, which `settle_moves` deletes at the
+next boot. So remains explain themselves, at whichever boot they are seen again: their disk may fail
+for a while, or the replica may have moved on. Only a full disk may lack room for that file. Then
+the one in the new directory explains the old one, and stays until a boot in which no directory
+fails.
+
+A second directory may also be what a creation left that was cut short before the replica was
+registered. Such a one has no record. Nothing explains any other, and the broker does not start.
 """
 
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, final
 
-from raftlog.base.errors import CorruptData, OperatingError
+from raftlog.base.errors import CorruptData, DiskFull, OperatingError
+from raftlog.base.ids import RaftIndex
+from raftlog.base.limits import SEGMENT_HEADER_BYTES
 from raftlog.base.ports import Disk, DiskFile
 from raftlog.base.probes import probe
 from raftlog.base.units import MIB
 from raftlog.storage.boot.recovery import delete_replica
 from raftlog.storage.directories.log_directories import FurtherImage, directory_of, found_twice
 from raftlog.storage.files import opened, parent_of, remove_if_there, write_whole
-from raftlog.storage.replica import TEMPORARY_SUFFIX
+from raftlog.storage.replica import MOVING_FILE, TEMPORARY_SUFFIX, segment_name
 
-MOVING_FILE: Final = "moving"
 _COPY_BYTES: Final = 1 * MIB
+_CREATED_FILE: Final = segment_name(RaftIndex(1), 1)
+"""The only file of a replica that was just created."""
 
 
 @final
@@ -96,8 +105,8 @@ def finish_copy(disk: Disk, old: str, new: str, copied: tuple[tuple[str, int], .
     """Job: make the copy of a replica that is stopped equal to it, durably; how many bytes it has.
 
     `copied` names the segments of which so many bytes were copied before. All other files are
-    compared, and copied where they differ. Raises `DiskError`, or `CorruptData`; the old directory
-    is never changed.
+    compared, and copied where they differ. The old directory gets its file `moving` last. Raises
+    `DiskError`, or `CorruptData`; no other file of the old directory is ever changed.
     """
     known = dict(copied)
     wanted = [
@@ -111,7 +120,16 @@ def finish_copy(disk: Disk, old: str, new: str, copied: tuple[tuple[str, int], .
         copy = _copy_file if name not in known else partial(_copy_rest, position=known[name])
         total += copy(disk, f"{old}/{name}", f"{new}/{name}")
     disk.sync_dir(new)
+    _mark_old(disk, old)
     return total
+
+
+def _mark_old(disk: Disk, old: str) -> None:
+    """Say in the old directory what it is once the store names the new one."""
+    try:
+        write_whole(disk, f"{old}/{MOVING_FILE}", b"these are the remains of a move\n")
+    except DiskFull:  # a replica may well move because its disk is full
+        probe("no-room-to-mark-the-old-directory")
 
 
 def _remove_others(disk: Disk, new: str, wanted: Sequence[str]) -> None:
@@ -184,31 +202,57 @@ def _unmark(disk: Disk, path: str) -> None:
 def settle_moves(
     disk: Disk, registered: Sequence[str], directories: Sequence[FurtherImage]
 ) -> list[str]:
-    """Finish or undo, at boot, the moves that a crash cut short; returns the deleted paths.
+    """Finish or undo, at boot, the moves and creations that a crash cut short.
 
-    `registered` are the paths of all registered replicas. Raises `OperatingError` for a replica
-    that lies in two directories without a move; it names both.
+    `registered` are the paths of all registered replicas. Returns the deleted paths. Remains of a
+    replica are left to a later boot while the directory that counts fails, or `log.dirs` does not
+    name it. Raises `OperatingError` for a replica that lies in two directories without a reason; it
+    names both.
     """
     deleted: list[str] = []
-    broken = {each.prefix for each in directories if each.error is not None}
+    usable = {each.prefix for each in directories if each.error is None}
     for path, other in found_twice(_by_name(registered), directories):
-        # A file under a temporary name was never synced under its own: a copy that just began.
-        beside = [name for name in disk.list(other) if not name.endswith(TEMPORARY_SUFFIX)]
-        registered_names = () if directory_of(path) in broken else disk.list(path)
-        if beside and MOVING_FILE not in (*beside, *registered_names):
+        if directory_of(path) not in usable:
+            probe("remains-wait-for-a-directory")
+            continue
+        names = disk.list(other)
+        if MOVING_FILE in names or MOVING_FILE in disk.list(path):
+            probe("move-settled-at-boot")
+        elif _has_no_record(disk, other, names):
+            probe("creation-settled-at-boot")
+        else:
             raise OperatingError(
                 "a replica lies in two log directories; it is registered in the first",
                 on=f"{_shown(path, directories)} and {_shown(other, directories)}",
                 do="move the second one away, and start the broker again",
             )
-        probe("move-settled-at-boot")
         delete_replica(disk, other)
         deleted.append(other)
+    if all(each.error is None for each in directories):
+        _unmark_registered(disk, registered, directories)
+    return deleted
+
+
+def _has_no_record(disk: Disk, path: str, names: Sequence[str]) -> bool:
+    """Whether nothing lies there but a log, or a copy, that just began.
+
+    No replica ran on it. A file under a temporary name was never synced under its own.
+    """
+    files = [name for name in names if not name.endswith(TEMPORARY_SUFFIX)]
+    if files != [_CREATED_FILE]:
+        return not files
+    with opened(disk, f"{path}/{_CREATED_FILE}") as file:
+        return file.size() <= SEGMENT_HEADER_BYTES
+
+
+def _unmark_registered(
+    disk: Disk, registered: Sequence[str], directories: Sequence[FurtherImage]
+) -> None:
+    """Remove `moving` from the directories that count: no remains are left that it explains."""
     held = {f"{each.prefix}/{name}" for each in directories for name in each.replicas}
     for path in registered:
         if f"{directory_of(path)}/{path.rpartition('/')[2]}" in held:
             _unmark(disk, path)
-    return deleted
 
 
 def _by_name(paths: Sequence[str]) -> Mapping[str, str]:

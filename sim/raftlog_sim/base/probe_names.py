@@ -53,12 +53,12 @@ _OWN_CLIENTS: Final = "clients are the product's own, and ask for what is served
 _MUCH: Final = "more than a run of some seconds can hold"
 _FOUND: Final = "it would be a finding: an invariant fails first"
 _ALL_SEAL: Final = "every simulated broker seals its links, by one secret"
-_BEGUN: Final = "a crash must fall between the files of a new replica and its registration"
+_ONE_ROOM: Final = "the log directories of a simulated machine share their room"
 _JUST_THEN: Final = "a machine reads its log at boot: a fault must fall into that millisecond"
 UNREACHABLE: Final = {
     "leaders-shown-unknown-to-the-controller": "every simulated controller knows the question",
     "preferred-leader-asked-for": "simulated administrators ask for no elections",
-    "unregistered-replica-goes-where-it-began": _BEGUN,
+    "no-room-to-mark-the-old-directory": _ONE_ROOM,
     "version-waits-full": _MUCH,
     "another-pass-of-a-copy": _MUCH,
     "copied-replica-was-reopened": "a replica must be opened again while it is being copied",

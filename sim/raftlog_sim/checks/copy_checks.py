@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from raftlog.broker.events import Event, Job, JobDone, Read
-from raftlog.storage.directories.directory_move import MOVING_FILE, finish_copy
+from raftlog.storage.directories.directory_move import finish_copy
 from raftlog.storage.files import opened
-from raftlog.storage.replica import TEMPORARY_SUFFIX
+from raftlog.storage.replica import MOVING_FILE, TEMPORARY_SUFFIX
 
 if TYPE_CHECKING:
     from raftlog_sim.world.disk import SimulatedDisk

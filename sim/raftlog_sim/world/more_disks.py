@@ -6,6 +6,7 @@ begin. So the disk finds every path of the broker, in whichever directory it is.
 in one directory stays there.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple, final
 
 import attrs
@@ -20,6 +21,7 @@ from raftlog.storage.directories.directory_move import settle_moves
 from raftlog.storage.directories.log_directories import (
     FurtherImage,
     LogDirectories,
+    directory_of,
     further_prefix,
     open_further,
 )
@@ -129,10 +131,16 @@ def _ids(node: SimNode) -> list[DirectoryId]:
     return [DirectoryId(first + number) for number in range(node.directories)]
 
 
-def _check_alone(files: LogDirectories, path: str) -> None:
-    """Assert that a registered replica lies in one directory at the most after a boot."""
+def _check_alone(files: LogDirectories, path: str, usable: Sequence[str]) -> None:
+    """Assert that a registered replica lies in one directory at the most after a boot.
+
+    The broker uses the `usable` directories alone. It deletes nothing in the others, and nothing
+    elsewhere while one of those is the directory that counts.
+    """
     name = path.rpartition("/")[2]
-    for prefix in ("", *files.further):
+    if directory_of(path) not in usable:
+        return
+    for prefix in usable:
         home = f"{prefix}/{GROUPS_DIRECTORY}" if prefix else GROUPS_DIRECTORY
         assert f"{home}/{name}" == path or name not in files.list(home), (path, home)
 
@@ -177,6 +185,7 @@ def open_disks(node: SimNode, image: DirectoryImage) -> OpenedDisks:
     here = FurtherImage(name="first", replicas=tuple(node.disk.list(GROUPS_DIRECTORY)))
     paths = [each.path for each in image.registrations.values()]
     settle_moves(files, paths, [here, *found])
+    usable = ["", *(each.prefix for each in found if each.error is None)]
     for path in paths:
-        _check_alone(files, path)
+        _check_alone(files, path, usable)
     return OpenedDisks(files, further, tuple(found))

@@ -186,6 +186,32 @@ def test_power_fails_during_a_move(three, call):
     assert (values[0], values[-1]) == (b"before", b"after")
 
 
+def test_what_a_failed_directory_kept_goes_once_it_works_again(three):
+    """The broker, and the simulator's check, leave a failed directory alone."""
+    node, second = node_of(three), further_of(node_of(three))[0]
+    number = there(three)[0]
+    second.fail("remove", error=DiskError, count=1)
+    assert ask_move(three, first_path(three), number) == [0]
+    three.wait(lambda: lying(three)[first_path(three)].get(number) is False, what="the move")
+    three.run(1)
+    kept = second.list("groups")
+    assert len(kept) == 2, "the old directory could not be deleted"
+
+    second.fail("write", error=DiskError)
+    node.crash(Keep.SOME)
+    node.start()
+    assert errors(three) == [0, ErrorCode.KAFKA_STORAGE_ERROR]
+    assert second.list("groups") == kept
+
+    second.mend()
+    boot = node.boots
+    three.wait(lambda: node.up and node.boots > boot, what="the operator restarts the broker")
+    three.ready()
+    assert errors(three) == [0, 0]
+    assert len(second.list("groups")) == 1
+    assert number in lying(three)[first_path(three)]
+
+
 def test_a_topic_that_is_deleted_while_it_moves_leaves_nothing(three):
     number = next(n for n in range(PARTITIONS) if n not in there(three))
     ask_move(three, "further-0", number)
