@@ -96,7 +96,6 @@ UNREACHABLE: Final = {
     "controller-requests-over-limit": _MUCH,
     "waiting-bytes-over-limit": _MUCH,
     "waiting-given-up": _MUCH,
-    "held-requests-worked-in-turns": _MUCH,
     "install-too-large": _MUCH,
     "metadata-snapshot-too-large": _MUCH,
     "parked-produce-refused": _MUCH,
