@@ -206,6 +206,18 @@ class Test28HibernationNeverWakes:
         c.advance(4 * ELECTION)
         assert c.leader() in (2, 3)
 
+    def test_a_follower_is_uncovered_by_its_leader_alone_and_once(self):
+        c = self.covered()
+        deadline = c.node(2)._state.election_deadline
+        c.node(2).uncover(rid(3), c.now, c.now)
+        assert (c.node(2)._state.covered, c.node(2)._state.election_deadline) == (True, deadline)
+        c.node(2).uncover(rid(1), c.now, c.now)
+        assert not c.node(2)._state.covered
+        bare = c.node(2)._state.election_deadline
+        c.advance(BEAT // 2, step=BEAT // 2)
+        c.node(2).uncover(rid(1), c.now, c.now)  # said again, it does not make it wait longer
+        assert c.node(2)._state.election_deadline == bare
+
     def test_a_peer_dies_while_idle_and_the_leader_notices(self):
         c = self.covered()
         c.isolate(1)

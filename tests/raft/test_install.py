@@ -152,6 +152,12 @@ class TestReceiver:
         say(peer, self.piece(0, b"abcdef"))
         assert (peer.log.first_index, peer.installed) == (10, [9])
 
+    def test_a_leader_of_a_newer_term_is_followed_in_its_term(self):
+        peer = replica(term=0)
+        (reply,) = of_kind(say(peer, self.piece(0, b"abc")), InstallReply)
+        assert (peer.node.term, reply.term, reply.received) == (1, 1, 3)
+        assert (peer.stored.term, peer.node.leader) == (1, rid(2))
+
     def test_another_snapshot_begins_anew(self):
         peer = replica(term=1)
         say(peer, self.piece(0, b"abc"))

@@ -12,6 +12,7 @@ from raftlog.base.entries import HardState
 from raftlog.base.errors import DiskError, DiskFull, RaftlogError
 from raftlog.base.units import KIB
 from raftlog.runtime.real_ports import PosixDisk
+from raftlog.storage.directories import store_file
 from raftlog.storage.directories.data_dir import format_directory, open_directory
 from raftlog.storage.directories.store_file import STORE_FILES, StoreFiles, StoreReader, read_store
 from raftlog.storage.directories.store_records import hard_state_record, register_record
@@ -170,3 +171,11 @@ def open_files() -> list[str]:
         with suppress(FileNotFoundError):
             found.append(str(fd.readlink()))
     return found
+
+
+def test_what_only_looks_like_a_frame_is_none(disk):
+    """The magic may stand anywhere in damaged bytes: between sectors, or in the last four."""
+    magic, sector = store_file._FRAME_MAGIC, store_file.SECTOR
+    whole = magic + bytes(sector - len(magic))
+    data = whole + bytes(7) + magic + bytes(sector - 7 - len(magic)) + magic
+    assert [at for at, _ in store_file._frame_places(data, 0)] == [0]
