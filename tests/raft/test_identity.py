@@ -92,6 +92,15 @@ class TestContent:
         assert peer.role is Role.STOPPED
         assert [m.reason for m in of_kind(said, AppendRefused)] == [RefusalReason.CONTENT]
 
+    def test_another_term_at_the_seam_below_the_commit(self):
+        """No leader can hold another entry there: one of the two has lost something."""
+        peer = replica(1, 1, term=1)
+        say(peer, append(1, (2, 1), commit=2))
+        assert peer.node.commit == 2
+        said = say(peer, append(2, (2, 2)))
+        assert peer.role is Role.STOPPED
+        assert not of_kind(said, AppendReply)
+
     def test_another_entry_in_a_known_place(self):
         peer = replica(1, 1, term=1)
         other = entry(2, 1, 1, b"other")

@@ -5,7 +5,14 @@ import pytest
 
 from raftlog.base.errors import CorruptData, FutureFormat
 from raftlog.base.limits import INSTALL_BYTES_MAX
-from raftlog.raft.messages import AppendReply, Install, InstallReply, Unreadable
+from raftlog.raft.messages import (
+    AppendRefused,
+    AppendReply,
+    Install,
+    InstallReply,
+    RefusalReason,
+    Unreadable,
+)
 from raftlog.raft.node import Role
 from raftlog.raft.progress import ProgressState
 from tests.paper.speaking import append, lead, listen, of_kind, refused, replica, say, wait
@@ -157,6 +164,18 @@ class TestReceiver:
         (reply,) = of_kind(say(peer, self.piece(0, b"abc")), InstallReply)
         assert (peer.node.term, reply.term, reply.received) == (1, 1, 3)
         assert (peer.stored.term, peer.node.leader) == (1, rid(2))
+
+    def test_a_leader_of_an_older_term_is_told_and_its_piece_is_not_taken(self):
+        peer = replica(term=2)
+        said = say(peer, self.piece(0, b"abcdef"))
+        assert [m.reason for m in of_kind(said, AppendRefused)] == [RefusalReason.STALE_TERM]
+        assert (peer.log.first_index, peer.node.commit) == (1, 0)
+
+    def test_a_seam_below_the_first_entry_is_committed_hence_equal(self):
+        peer = replica(term=1)
+        say(peer, self.piece(0, b"abcdef"))
+        (reply,) = of_kind(say(peer, append(1, (5, 1))), AppendReply)
+        assert (peer.role, reply.match) == (Role.FOLLOWER, 9)
 
     def test_another_snapshot_begins_anew(self):
         peer = replica(term=1)

@@ -43,12 +43,12 @@ def batch_of(count=1, *, size=20, timestamp=NOW_MS, fill=b"v", **options):
 class Driver:
     """One replica on one disk, driven as a broker would: memory first, then rounds."""
 
-    def __init__(self, disk=None, options=TINY):
+    def __init__(self, disk=None, options=TINY, founders=FOUNDERS):
         self.disk = disk or new_disk()
         self.options = options
         format_directory(self.disk, IDENTITY)
         self._open()
-        self.log = create_replica(self.disk, SPEC, FOUNDERS, options).log
+        self.log = create_replica(self.disk, SPEC, founders, options).log
         self.round(records=self.store.register(SPEC.group, Registration(ME, SPEC.path)))
 
     def _open(self):

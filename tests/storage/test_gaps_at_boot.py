@@ -1,0 +1,52 @@
+"""A sole voter boots over a damaged closed segment: what its log knows of the gap and around it."""
+
+import attrs
+import pytest
+
+from raftlog.base.entries import Membership
+from raftlog.storage.boot.recovery import ReplicaState, recover_replica
+from tests.storage.making import ME, SPEC, Driver
+
+ALONE = Membership((ME,))
+SERVING = attrs.evolve(SPEC, serves_gaps=True)
+TERMS = 6
+
+
+@pytest.fixture
+def driver():
+    """A log of some segments, in which a term begins every dozen entries."""
+    driver = Driver(founders=ALONE)
+    for term in range(1, TERMS + 1):
+        driver.lead(term)
+        for _ in range(11):
+            driver.append(size=60)
+            driver.round()
+    driver.commit_all()
+    driver.settle()
+    assert len(driver.log.segments) > 4
+    return driver
+
+
+def booted(driver):
+    driver._open()
+    found = recover_replica(driver.disk, SERVING, driver.image.marks[SPEC.group], driver.options)
+    assert found.state is ReplicaState.INTACT, found.why
+    return found.log
+
+
+@pytest.mark.parametrize("number", range(1, 5))
+def test_terms_outside_the_gap_are_those_that_were_written(driver, number):
+    terms = {at: driver.log.term_at(at) for at in range(driver.log.last_index + 1)}
+    segment = driver.log.segments[number]
+    driver.disk.flip_bit(segment.path, (segment.end_position + 4096) // 2)
+    log = booted(driver)
+    (gap,) = log.gaps
+    assert gap.path == segment.path
+    damaged = log.segments[number].damage.place.raft_index
+    inside = range(damaged, segment.end.raft_index)
+    assert 0 < len(inside) < segment.end.raft_index - segment.header.first_index
+    assert {at: log.term_at(at) for at in terms if at not in inside} == {
+        at: term for at, term in terms.items() if at not in inside
+    }
+    assert (log.last_index, log.last_chain) == (driver.log.last_index, driver.log.last_chain)
+    assert log.memberships == [(0, ALONE)]
