@@ -3,9 +3,10 @@
 import attrs
 import pytest
 
-from raftlog.base.entries import Membership
+from raftlog.base.entries import EntryKind, Membership
+from raftlog.records.control import write_membership_body
 from raftlog.storage.boot.recovery import ReplicaState, recover_replica
-from tests.storage.making import ME, SPEC, Driver
+from tests.storage.making import FOUNDERS, ME, SPEC, Driver
 
 ALONE = Membership((ME,))
 SERVING = attrs.evolve(SPEC, serves_gaps=True)
@@ -50,3 +51,19 @@ def test_terms_outside_the_gap_are_those_that_were_written(driver, number):
     }
     assert (log.last_index, log.last_chain) == (driver.log.last_index, driver.log.last_chain)
     assert log.memberships == [(0, ALONE)]
+
+
+def test_a_replica_that_became_the_sole_voter_keeps_its_gap_too():
+    driver = Driver()
+    driver.lead(1)
+    driver.log.append([driver.control(EntryKind.MEMBERSHIP, write_membership_body(ALONE))])
+    for _ in range(60):
+        driver.append(size=60)
+        driver.round()
+    driver.commit_all()
+    driver.settle()
+    segment = driver.log.segments[2]
+    driver.disk.flip_bit(segment.path, (segment.end_position + 4096) // 2)
+    log = booted(driver)
+    assert [gap.path for gap in log.gaps] == [segment.path]
+    assert [membership for _, membership in log.memberships] == [FOUNDERS, ALONE]
