@@ -312,3 +312,20 @@ def test_a_sole_voter_never_gives_its_files_up(node):
     tasks, driver = found_in_closed(node, False, 0)
     assert tasks.damage is None
     assert len(driver.log.gaps) == 1
+
+
+def test_a_batch_that_rots_in_memory_is_damage_once_a_follower_refuses_it(node, monkeypatch):
+    node.leading, node.successors = True, 2
+    driver, _ = segmented()
+    tasks = BackgroundTasks(driver.log, node, NoTracer(), "g1")
+    (held,) = driver.log.entries(driver.log.last_index, 1)
+    tasks.verify(held.raft_index, held.raft_index, NOW)
+    run_tasks(tasks, driver)
+    assert tasks.damage is None
+    rotten = bytearray(held.batch)
+    rotten[-1] ^= 1
+    entries = [held._replace(batch=bytes(rotten))]
+    monkeypatch.setattr(type(driver.log), "entries", lambda *_: entries)
+    tasks.verify(held.raft_index, held.raft_index, NOW)
+    assert isinstance(tasks.damage, CorruptData)
+    assert len(node.stepped_down) == 1
