@@ -103,8 +103,8 @@ class Progress:
         """Look for the agreement again: what was in flight may be lost.
 
         It lies behind the match, if there is one. A follower that was away at the election has
-        none yet: it is asked where it was to be asked, near our end. Its refusal tells where its
-        log ends. If it were asked at the first entry, it would be sent all that it has.
+        none yet: `next` stays near our end, and its refusal tells where its log ends. From the
+        first entry on, it would be sent all that it has.
         """
         self.become_probe(RaftIndex(self.match + 1) if self.match else self.next)
 

@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -344,36 +346,35 @@ def test_down_without_a_cluster(raftlog, tmp_path):
     assert "no cluster was started here" in ran.json_error["what"]
 
 
-def test_in_the_foreground_until_interrupted(tmp_path):
-    command = [sys.executable, "-m", "raftlog", "up", "--port", "0", "--brokers", "1"]
+@contextmanager
+def in_the_foreground(directory: Path, brokers: int) -> Iterator[subprocess.Popen[str]]:
+    """Runs a cluster by `raftlog up`; Ctrl-C at the end of the block must end all its brokers."""
+    command = [sys.executable, "-m", "raftlog", "up", "--port", "0", "--brokers", str(brokers)]
     with subprocess.Popen(
-        [*command, "--dir", str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=ROOT
+        [*command, "--dir", str(directory)], stdout=subprocess.PIPE, text=True, cwd=ROOT
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("bootstrap servers: 127.0.0.1:")
-        assert len(running(tmp_path)) == 1
-        started("up", "--add-broker", "--dir", tmp_path)  # it outlived the others
-        assert len(running(tmp_path)) == 2
+        assert len(running(directory)) == brokers
+        yield process
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
-    wait_until_gone(tmp_path)
+    wait_until_gone(directory)
+
+
+def test_in_the_foreground_until_interrupted(tmp_path):
+    with in_the_foreground(tmp_path, 1):
+        started("up", "--add-broker", "--dir", tmp_path)  # it outlived the others
+        assert len(running(tmp_path)) == 2
 
 
 def test_a_broker_that_is_removed_does_not_end_the_cluster_in_the_foreground(tmp_path):
     """`up` took it for a broker that died, and stopped all the others."""
-    command = [sys.executable, "-m", "raftlog", "up", "--port", "0", "--brokers", "2"]
-    with subprocess.Popen(
-        [*command, "--dir", str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=ROOT
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("bootstrap servers: 127.0.0.1:")
+    with in_the_foreground(tmp_path, 2) as process:
         started("up", "--remove-broker", 2, "--dir", tmp_path)
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(2)
         assert len(running(tmp_path)) == 1
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
-    wait_until_gone(tmp_path)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError("no room")])

@@ -43,7 +43,7 @@ def load_state(directory: Path) -> dict[str, Any]:
 def write_state(directory: Path, state: dict[str, Any]) -> None:
     """Write `cluster.json`, by which other processes know the cluster: the whole file or nothing.
 
-    A state of `load_state` needs no version of its own.
+    The version is added here.
     """
     target = directory / STATE_FILE
     aside = target.with_suffix(".tmp")
