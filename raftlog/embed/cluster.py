@@ -172,10 +172,12 @@ class Cluster:
         faults, self._faults = self._faults, None
         if faults is not None:
             faults.end()
-        if inside is not None:
-            inside.stop()
-        elif cluster is not None:
-            cluster.stop()
+        try:
+            if inside is not None:
+                inside.stop()
+        finally:
+            if cluster is not None:
+                cluster.stop()
 
     def __enter__(self) -> Self:
         return self.start()

@@ -88,6 +88,7 @@ class InProcessBrokers:
                     f"the brokers' event loop does not start: {self._broken}",
                     on=str(self.cluster.directory),
                 ) from self._broken
+        self.cluster.hold_ports()
         nodes = [place.node for place in self.cluster.places]
         for node in nodes:
             if not self.is_running(node):

@@ -6,6 +6,7 @@ of the first broker after all were killed raised, and the broker ran.
 """
 
 import socket
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -49,6 +50,23 @@ def test_a_directory_opens_any_number_of_times_at_the_same_ports(processes, tmp_
             assert client.produce("t", b"x").offset == turn
             servers.add(cluster.bootstrap_servers)
     assert len(servers) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets two sockets share a port")
+@IN_PROCESS_AND_AS_PROCESSES
+def test_no_other_cluster_is_given_the_ports_of_a_dead_broker(processes):
+    """A producer had found the cluster of another test at the port of its dead broker."""
+    with Cluster(brokers=3, processes=processes) as cluster:
+        cluster.kill(2)
+        for port in ports_of(cluster, [2]):
+            with socket.socket() as other, pytest.raises(OSError, match="in use"):
+                other.bind((HOST, port))
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection((HOST, port))
+        cluster.restart(2)
+        ports = ports_of(cluster)
+    with ExitStack() as stack:
+        taken(ports, stack)
 
 
 @IN_PROCESS_AND_AS_PROCESSES

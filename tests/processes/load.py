@@ -73,6 +73,7 @@ class Load:
                 self._producer.poll(0.01)
         self._producer.purge()
         self._producer.poll(0)
+        self._producer.close()  # it would go on asking for its brokers as long as the test goes on
 
     def _delivered(self, error, message) -> None:
         if error is not None:

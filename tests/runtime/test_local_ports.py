@@ -6,6 +6,7 @@ import socket
 import sys
 import threading
 from contextlib import ExitStack
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from raftlog.runtime.local.health import health_of
 from raftlog.runtime.local.ports import (
     HOST,
     PORTS_FROM,
+    HeldPorts,
     Holder,
     free_ports,
     holder_of,
@@ -25,6 +27,7 @@ from raftlog.runtime.local.ports import (
     refuse_taken,
 )
 from raftlog.runtime.local.state import STATE_FILE
+from raftlog.runtime.real_ports import OsEntropy
 
 
 def listening(stack: ExitStack) -> int:
@@ -61,6 +64,41 @@ def test_a_port_is_free_again_while_the_kernel_still_remembers_connections():
 
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells whose a port is")
+
+
+@ON_LINUX
+def test_a_held_port_is_given_to_nobody_and_its_broker_can_listen(monkeypatch):
+    """A test's producer had made its topic in the cluster of another test, which had been given the
+    port of the producer's dead broker."""
+    held, free = free_ports(2)
+    monkeypatch.setattr(local_ports, "_first_outgoing_port", lambda: 65_536)
+    drawn = cycle([held - PORTS_FROM, free - PORTS_FROM])
+    monkeypatch.setattr(OsEntropy, "below", lambda *_: next(drawn))
+    assert set(free_ports(2)) == {held, free}
+    ports = HeldPorts()
+    ports.hold([held, held])
+    try:
+        assert free_ports(1) == [free]
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((HOST, held))
+        assert is_free(held), "our broker may listen there"
+        with socket.create_server((HOST, held)), socket.create_connection((HOST, held)):
+            ports.hold([held])
+    finally:
+        ports.release()
+    assert is_free(held)
+
+
+@ON_LINUX
+def test_a_port_where_somebody_listens_cannot_be_held():
+    with ExitStack() as stack:
+        port = listening(stack)
+        ports = HeldPorts()
+        ports.hold([port])
+    assert free_ports(1, besides=[port])
+    with socket.socket() as bound:
+        bound.bind((HOST, port))  # nobody holds it
+    ports.release()
 
 
 @ON_LINUX

@@ -35,7 +35,7 @@ from raftlog.runtime.local.broker_processes import (
     terminate,
 )
 from raftlog.runtime.local.health import health_of
-from raftlog.runtime.local.ports import HOST, kept_or_free, refuse_taken
+from raftlog.runtime.local.ports import HOST, HeldPorts, kept_or_free, refuse_taken
 from raftlog.runtime.local.state import STATE_FILE, load_state, write_state
 from raftlog.runtime.real_ports import OsEntropy, PosixDisk, make_data_directory
 from raftlog.runtime.settings.fault_settings import FAULTS, FAULTS_DIRECTORY
@@ -103,6 +103,7 @@ class LocalCluster:
     others: dict[int, int] = attrs.field(factory=dict, init=False)
     """Process ids of brokers that another process has started; they stay in the state."""
     files: BrokerFiles = attrs.field(init=False)
+    _held_ports: HeldPorts = attrs.field(factory=HeldPorts, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.files = BrokerFiles(self.directory)
@@ -149,6 +150,7 @@ class LocalCluster:
         says who listens on a port that is taken; then none was started."""
         dead = [place.node for place in self.places if not self.is_alive(place.node)]
         self.refuse_taken_ports(dead)
+        self.hold_ports()
         for node in dead:
             self.start(node)
         self.wait_ready(*(place.node for place in self.places))
@@ -157,6 +159,12 @@ class LocalCluster:
         """Raise `OperatingError` when another process listens on a port of these brokers."""
         for node in nodes:
             refuse_taken(self.place(node).ports, for_whom=f"broker {node}")
+
+    def hold_ports(self) -> None:
+        """Until `stop`, no other cluster is given a port of these brokers, dead or alive. Clients
+        of a broker that was dead for a while had found another cluster at its port."""
+        for place in self.places:
+            self._held_ports.hold(place.ports)
 
     def is_alive(self, node: int) -> bool:
         """Whether this object has started the broker's process, and it has not ended."""
@@ -217,9 +225,10 @@ class LocalCluster:
         self.wait_ready(node)
 
     def stop(self) -> None:
-        """Terminate all, together; who does not end in time is killed."""
+        """Terminate all, together; who does not end in time is killed. Then give up the ports."""
         terminate(self.processes.values())
         self.processes.clear()
+        self._held_ports.release()
         lifeline, self._lifeline = self._lifeline, None
         for descriptor in lifeline or ():
             os.close(descriptor)

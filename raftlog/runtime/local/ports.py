@@ -7,9 +7,10 @@ of an earlier broker that the kernel still remembers do not matter.
 import contextlib
 import os
 import socket
+import sys
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, final
 
 from raftlog.base.errors import OperatingError
 from raftlog.runtime.local.state import STATE_FILE
@@ -26,8 +27,8 @@ _PROC: Final = Path("/proc")
 
 
 def free_ports(count: int, *, besides: Collection[int] = ()) -> list[int]:
-    """Ports that are free now, and none of `besides`. Another process may take one before we do;
-    the start then says so.
+    """Ports that are free now and that no running cluster holds (`HeldPorts`), and none of
+    `besides`. Another process may take one before we do; the start then says so.
 
     They lie below those that the kernel gives to outgoing connections, if there is room. Such a
     connection could take the port of a broker that is dead for a while, which then cannot return.
@@ -36,7 +37,7 @@ def free_ports(count: int, *, besides: Collection[int] = ()) -> list[int]:
     room = _first_outgoing_port() - PORTS_FROM
     for _ in range(_TRIES_PER_PORT * count if room >= _ROOM_MIN else 0):
         port = PORTS_FROM + entropy.below(room)
-        if len(found) < count and port not in besides and is_free(port):
+        if len(found) < count and port not in besides and _is_nobodys(port):
             found[port] = None
     return [*found, *_ports_of_the_kernel(count - len(found))]
 
@@ -67,6 +68,49 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def _is_nobodys(port: int) -> bool:
+    """Whether no process has a socket here, be it one that does not listen. A port that the kernel
+    still remembers counts as somebody's: a cluster that comes up again may want it back."""
+    with socket.socket() as trial:
+        try:
+            trial.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+@final
+class HeldPorts:
+    """The ports of a running cluster, which no other one is given while their broker is dead.
+
+    A holder binds each port and does not listen: a client is refused as by a dead broker, and the
+    broker can listen beside it. Only Linux lets two sockets share a port like that; elsewhere
+    nothing is held.
+    """
+
+    def __init__(self) -> None:
+        self._sockets: dict[int, socket.socket] = {}
+
+    def hold(self, ports: Iterable[int]) -> None:
+        """Hold these ports too, as far as nobody listens there."""
+        for port in ports:
+            if port in self._sockets or sys.platform != "linux":
+                continue
+            holding = socket.socket()
+            try:
+                holding.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                holding.bind((HOST, port))
+            except OSError:
+                holding.close()  # who tries to listen here tells what is wrong
+            else:
+                self._sockets[port] = holding
+
+    def release(self) -> None:
+        """Hold none any more."""
+        while self._sockets:
+            self._sockets.popitem()[1].close()
 
 
 def kept_or_free(ports: Iterable[int | None]) -> list[int]:
