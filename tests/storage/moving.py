@@ -104,7 +104,7 @@ class Moving(Driver):
         self.disk = LogDirectories(self.first, further)
         here = FurtherImage(name="/a", replicas=tuple(self.first.list(GROUPS_DIRECTORY)))
         registered = [each.path for each in self.image.registrations.values()]
-        deleted = settle_moves(self.disk, registered, [here, *images])
+        deleted, (_, *self.images) = settle_moves(self.disk, registered, [here, *images])
         self.store = StoreImage(self.image)
         self.writer = DirectoryWriter(self.disk, further=further)
         self.io_id = 0

@@ -89,6 +89,47 @@ def test_the_only_files_are_kept_while_the_directory_that_counts_lacks(before):
     assert world.whole() == (THERE, [SPEC.path])
 
 
+def test_the_only_files_are_kept_when_those_that_count_are_gone(before):
+    """Regression: the boot deleted the last copy of what was acknowledged."""
+    world = copy.deepcopy(before)
+    world.switch(THERE)
+    kept = world.first.list(SPEC.path)
+    for name in world.other.list(SPEC.path):
+        world.other.remove(f"{SPEC.path}/{name}")
+    for _ in range(2):
+        assert world.boot() == []
+        assert world.first.list(SPEC.path) == kept
+    world.other.remove(SPEC.path)
+    assert world.boot() == []
+    assert world.first.list(SPEC.path) == kept
+
+
+@pytest.mark.parametrize("operation", ["list", "exists", "remove", "sync_dir"])
+@pytest.mark.parametrize("counts", [SPEC.path, THERE, IN_THIRD])
+def test_a_further_directory_that_fails_while_remains_are_settled_stops_no_boot(
+    before, moved, counts, operation
+):
+    """Regression: the error stopped the start, at every boot as long as that disk failed."""
+    world = copy.deepcopy(before if counts == THERE else moved)
+    world.switch(counts)
+    world.other.fail(operation, SPEC.path, count=99)
+    assert world.boot() == ([SPEC.path] if counts == THERE and operation != "list" else [])
+    assert [each.prefix for each in world.images if each.error is not None] == [PREFIX]
+    world.other.forget_faults()
+    path, _ = world.whole()
+    assert path == counts
+
+
+def test_a_data_directory_that_fails_while_remains_are_settled_stops_the_boot(before):
+    world = copy.deepcopy(before)
+    world.switch(THERE)
+    world.first.fail("remove", SPEC.path)
+    with pytest.raises(DiskError):
+        world.boot()
+    world.first.forget_faults()
+    assert world.whole() == (THERE, [SPEC.path])
+
+
 def test_remains_that_could_not_be_deleted_outlive_two_more_moves(moved):
     world = copy.deepcopy(moved)
     world.other.fail("remove", count=99)

@@ -121,9 +121,7 @@ def open_directories(
     for each in machine.further:
         found = _opened(each, image, machine.entropy)
         images.append(found)
-        if found.error is not None:
-            about = (("why", str(found.error)),)
-            tracer.emit(TraceEvent("log-directory-failed", each.name, about))
+        _tell_failure(found, tracer)
         if found.prefix and each.disk is not None:
             if found.prefix in disks:
                 raise OperatingError(
@@ -139,12 +137,23 @@ def open_directories(
     disk = LogDirectories(first, disks)
     here = FurtherImage(name=name, replicas=tuple(first.list(GROUPS_DIRECTORY)))
     registered = [each.path for each in image.registrations.values()]
-    for path in settle_moves(disk, registered, [here, *images]):
+    settled = settle_moves(disk, registered, [here, *images])
+    for path in settled.deleted:
         tracer.emit(TraceEvent("move-settled", path, (("deleted", path),)))
+    for before, after in zip(images, settled.directories[1:], strict=True):
+        if before.error is None:
+            _tell_failure(after, tracer)
+    images = settled.directories[1:]
     everything = descriptors if descriptors is None else _AllDescriptors(descriptors, senders)
     if len(senders) < len(disks):
         everything = None
     return OpenedDirectories(disk, disks, images, everything)
+
+
+def _tell_failure(image: FurtherImage, tracer: Tracer) -> None:
+    if image.error is not None:
+        about = (("why", str(image.error)),)
+        tracer.emit(TraceEvent("log-directory-failed", image.name, about))
 
 
 def _opened(directory: FurtherDisk, image: DirectoryImage, entropy: Entropy) -> FurtherImage:

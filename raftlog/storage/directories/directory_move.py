@@ -24,17 +24,19 @@ A crash leaves the replica in two directories. The registration says which count
 next boot. So remains explain themselves, at whichever boot they are seen again: their disk may fail
 for a while, or the replica may have moved on. Only a full disk may lack room for that file. Then
 the one in the new directory explains the old one, and stays until a boot in which no directory
-fails.
+fails. Remains stay while the directory that counts has no segment: they are then the only copy.
 
 A second directory may also be what a creation left that was cut short before the replica was
 registered. Such a one has no record. Nothing explains any other, and the broker does not start.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, TypeVar, final
 
-from raftlog.base.errors import CorruptData, DiskFull, OperatingError
+import attrs
+
+from raftlog.base.errors import CorruptData, DiskError, DiskFull, OperatingError
 from raftlog.base.ids import RaftIndex
 from raftlog.base.limits import SEGMENT_HEADER_BYTES
 from raftlog.base.ports import Disk, DiskFile
@@ -43,8 +45,15 @@ from raftlog.base.units import MIB
 from raftlog.storage.boot.recovery import delete_replica
 from raftlog.storage.directories.log_directories import FurtherImage, directory_of, found_twice
 from raftlog.storage.files import opened, parent_of, remove_if_there, write_whole
-from raftlog.storage.replica import MOVING_FILE, TEMPORARY_SUFFIX, segment_name
+from raftlog.storage.replica import (
+    AWAY_SUFFIX,
+    MOVING_FILE,
+    SEGMENT_SUFFIX,
+    TEMPORARY_SUFFIX,
+    segment_name,
+)
 
+ResultT = TypeVar("ResultT")
 _COPY_BYTES: Final = 1 * MIB
 _CREATED_FILE: Final = segment_name(RaftIndex(1), 1)
 """The only file of a replica that was just created."""
@@ -199,38 +208,116 @@ def _unmark(disk: Disk, path: str) -> None:
         disk.sync_dir(path)
 
 
+@final
+class SettledMoves(NamedTuple):
+    """The deleted paths, and the directories with the errors that they have now."""
+
+    deleted: list[str]
+    directories: list[FurtherImage]
+
+
 def settle_moves(
     disk: Disk, registered: Sequence[str], directories: Sequence[FurtherImage]
-) -> list[str]:
+) -> SettledMoves:
     """Finish or undo, at boot, the moves and creations that a crash cut short.
 
-    `registered` are the paths of all registered replicas. Returns the deleted paths. Remains of a
-    replica are left to a later boot while the directory that counts fails, or `log.dirs` does not
-    name it. Raises `OperatingError` for a replica that lies in two directories without a reason; it
-    names both.
+    `registered` are the paths of all registered replicas. Remains of a replica are left to a later
+    boot while the directory that counts fails, or `log.dirs` does not name it. They also stay while
+    no segment lies at the registered path: they may be all that is left of the replica. A further
+    directory that fails meanwhile gets its error, and the broker starts without it.
+
+    Raises `OperatingError` for a replica that lies in two directories without a reason; it names
+    both. Raises `DiskError` when the data directory fails.
     """
-    deleted: list[str] = []
-    usable = {each.prefix for each in directories if each.error is None}
+    settling = _Settling(disk, directories)
     for path, other in found_twice(_by_name(registered), directories):
-        if directory_of(path) not in usable:
+        settling.settle(path, other)
+    settling.unmark(registered)
+    failed = settling.failed
+    images = [
+        attrs.evolve(each, error=failed[each.prefix]) if each.prefix in failed else each
+        for each in directories
+    ]
+    return SettledMoves(settling.deleted, images)
+
+
+@final
+@attrs.define(eq=False)
+class _Settling:
+    """One boot's work on remains. `failed`: further directories that fail while it is done."""
+
+    disk: Disk
+    directories: Sequence[FurtherImage]
+    deleted: list[str] = attrs.Factory(list)
+    failed: dict[str, DiskError] = attrs.Factory(dict)
+
+    def settle(self, path: str, other: str) -> None:
+        """Delete what lies at `other`, if something explains it; the replica counts at `path`."""
+        if not self._is_usable(path) or not self._is_usable(other):
             probe("remains-wait-for-a-directory")
-            continue
-        names = disk.list(other)
-        if MOVING_FILE in names or MOVING_FILE in disk.list(path):
-            probe("move-settled-at-boot")
-        elif _has_no_record(disk, other, names):
+            return
+        counted = self._tried(path, self.disk.list)
+        names = self._tried(other, self.disk.list)
+        if counted is None or names is None:
+            return
+        if MOVING_FILE not in names and MOVING_FILE not in counted:
+            has_no_record = self._tried(other, partial(_has_no_record, self.disk, names=names))
+            if has_no_record is None:
+                return
+            if not has_no_record:
+                raise self._found_twice(path, other)
             probe("creation-settled-at-boot")
+        elif not any(_is_segment(name) for name in counted):
+            probe("remains-outlive-the-replica")
+            return
         else:
-            raise OperatingError(
-                "a replica lies in two log directories; it is registered in the first",
-                on=f"{_shown(path, directories)} and {_shown(other, directories)}",
-                do="move the second one away, and start the broker again",
-            )
-        delete_replica(disk, other)
-        deleted.append(other)
-    if all(each.error is None for each in directories):
-        _unmark_registered(disk, registered, directories)
-    return deleted
+            probe("move-settled-at-boot")
+        self._tried(other, partial(delete_replica, self.disk))
+        if directory_of(other) not in self.failed:
+            self.deleted.append(other)
+
+    def unmark(self, registered: Sequence[str]) -> None:
+        """Remove `moving` from the directories that count, once no remains are left that it
+        explains."""
+        held = {f"{each.prefix}/{name}" for each in self.directories for name in each.replicas}
+        for path in registered:
+            if self.failed or any(each.error is not None for each in self.directories):
+                return
+            if f"{directory_of(path)}/{path.rpartition('/')[2]}" in held:
+                self._tried(path, partial(_unmark, self.disk))
+
+    def _is_usable(self, path: str) -> bool:
+        prefix = directory_of(path)
+        named = (each for each in self.directories if each.prefix == prefix)
+        return prefix not in self.failed and any(each.error is None for each in named)
+
+    def _tried(self, path: str, job: Callable[[str], ResultT]) -> ResultT | None:
+        """The value of the job on that path; None when its further directory fails."""
+        prefix = directory_of(path)
+        try:
+            return job(path)
+        except DiskError as error:
+            if not prefix:
+                raise
+            probe("directory-failed-while-it-was-settled")
+            self.failed[prefix] = error
+            return None
+
+    def _found_twice(self, path: str, other: str) -> OperatingError:
+        return OperatingError(
+            "a replica lies in two log directories; it is registered in the first",
+            on=f"{self._shown(path)} and {self._shown(other)}",
+            do="move the second one away, and start the broker again",
+        )
+
+    def _shown(self, path: str) -> str:
+        prefix = directory_of(path)
+        name = next((each.name for each in self.directories if each.prefix == prefix), prefix)
+        return f"{name}/{path[len(prefix) + 1 :] if prefix else path}"
+
+
+def _is_segment(name: str) -> bool:
+    return name.removesuffix(AWAY_SUFFIX).endswith(SEGMENT_SUFFIX)
 
 
 def _has_no_record(disk: Disk, path: str, names: Sequence[str]) -> bool:
@@ -245,21 +332,5 @@ def _has_no_record(disk: Disk, path: str, names: Sequence[str]) -> bool:
         return file.size() <= SEGMENT_HEADER_BYTES
 
 
-def _unmark_registered(
-    disk: Disk, registered: Sequence[str], directories: Sequence[FurtherImage]
-) -> None:
-    """Remove `moving` from the directories that count: no remains are left that it explains."""
-    held = {f"{each.prefix}/{name}" for each in directories for name in each.replicas}
-    for path in registered:
-        if f"{directory_of(path)}/{path.rpartition('/')[2]}" in held:
-            _unmark(disk, path)
-
-
 def _by_name(paths: Sequence[str]) -> Mapping[str, str]:
     return {path.rpartition("/")[2]: path for path in paths}
-
-
-def _shown(path: str, directories: Sequence[FurtherImage]) -> str:
-    prefix = directory_of(path)
-    name = next((each.name for each in directories if each.prefix == prefix), prefix)
-    return f"{name}/{path[len(prefix) + 1 :] if prefix else path}"

@@ -59,6 +59,8 @@ UNREACHABLE: Final = {
     "leaders-shown-unknown-to-the-controller": "every simulated controller knows the question",
     "preferred-leader-asked-for": "simulated administrators ask for no elections",
     "no-room-to-mark-the-old-directory": _ONE_ROOM,
+    "directory-failed-while-it-was-settled": "a boot is one call, and no directory fails within it",
+    "remains-outlive-the-replica": "no simulated disk loses files whose names are durable",
     "version-waits-full": _MUCH,
     "another-pass-of-a-copy": _MUCH,
     "copied-replica-was-reopened": "a replica must be opened again while it is being copied",

@@ -135,10 +135,11 @@ def _check_alone(files: LogDirectories, path: str, usable: Sequence[str]) -> Non
     """Assert that a registered replica lies in one directory at the most after a boot.
 
     The broker uses the `usable` directories alone. It deletes nothing in the others, and nothing
-    elsewhere while one of those is the directory that counts.
+    elsewhere while one of those is the directory that counts. Nor does it while that one has no
+    files of the replica.
     """
     name = path.rpartition("/")[2]
-    if directory_of(path) not in usable:
+    if directory_of(path) not in usable or not files.list(path):
         return
     for prefix in usable:
         home = f"{prefix}/{GROUPS_DIRECTORY}" if prefix else GROUPS_DIRECTORY
@@ -184,7 +185,7 @@ def open_disks(node: SimNode, image: DirectoryImage) -> OpenedDisks:
     files = LogDirectories(node.disk, further)
     here = FurtherImage(name="first", replicas=tuple(node.disk.list(GROUPS_DIRECTORY)))
     paths = [each.path for each in image.registrations.values()]
-    settle_moves(files, paths, [here, *found])
+    found = settle_moves(files, paths, [here, *found]).directories[1:]
     usable = ["", *(each.prefix for each in found if each.error is None)]
     for path in paths:
         _check_alone(files, path, usable)
