@@ -10,7 +10,7 @@ from typing import Final, TypeVar, final
 
 from raftlog.base.entries import InstallPosition
 from raftlog.base.errors import CorruptData, DiskError, RaftlogError
-from raftlog.base.ids import Chain, RaftIndex
+from raftlog.base.ids import Chain, RaftIndex, Term
 from raftlog.base.limits import (
     LOG_READ_FAILURES_MAX,
     LOG_READ_HANDOVER_MS,
@@ -49,8 +49,9 @@ class BackgroundTasks:
     be recovered; None while there is none."""
 
     __slots__ = (
+        "_asked_in",
         "_client_reads_failed",
-        "_handed_over_at",
+        "_hand_over_from",
         "_jobs",
         "_learning",
         "_log",
@@ -80,7 +81,10 @@ class BackgroundTasks:
         """First index of a failed read for a follower -> how many reads failed there in a row."""
         self._client_reads_failed: dict[Hashable, int] = {}
         """Place of a failed read for a client -> how many reads failed there in a row."""
-        self._handed_over_at: Instant | None = None
+        self._hand_over_from = Instant(0)
+        """When this replica may hand over next. It may be the only one that can win an election."""
+        self._asked_in: Term | None = None
+        """The last term in which it asked a voter to lead, because it has a gap."""
         self._snapshots_failed = (RaftIndex(0), 0)
         """The snapshot's raft index whose state cannot be read for followers, and how many reads of
         it failed."""
@@ -163,19 +167,29 @@ class BackgroundTasks:
             self._tracer.emit(event)
 
     def hand_over_gap(self, now: Instant) -> None:
-        """Step down if the log has a gap and another voter can lead now: followers and clients need
-        what lies there. That voter may have come back, or caught up, long after the damage was
-        found."""
-        gaps, node = self._log.gaps, self._node
-        if gaps and node.leading and node.successors and self._may_hand_over(now):
-            self._handed_over_at = now
-            node.step_down(now, f"damage: {gaps[0].why}")
+        """Hand the leadership over if the log has a gap and another voter can lead now: followers
+        and clients need what lies there. That voter may have come back, or caught up, long after
+        the damage was found.
 
-    def _may_hand_over(self, now: Instant) -> bool:
-        """Whether the pause after the last hand-over is over. This replica may be the only one that
-        can win an election."""
-        last = self._handed_over_at
-        return last is None or now - last >= millis(LOG_READ_HANDOVER_MS)
+        The others may have gaps too, at other places. So a replica that comes to lead with its gap
+        leads for a while, and sends what it has. In each term it first asks a voter, and leads on
+        until that one leads. It may be unable to bring that voter to its end; then it steps down.
+        """
+        if not self._log.gaps:
+            return
+        node = self._node
+        if not node.leading:
+            self._put_hand_over_off(now)
+        elif node.successors and now >= self._hand_over_from:
+            self._put_hand_over_off(now)
+            if self._asked_in == node.term:
+                node.step_down(now, f"damage: {self._log.gaps[0].why}")
+            else:
+                self._asked_in = node.term
+                node.hand_over(now)
+
+    def _put_hand_over_off(self, now: Instant) -> None:
+        self._hand_over_from = Instant(now + millis(LOG_READ_HANDOVER_MS))
 
     def client_read_done(self, what: Hashable, value: object, now: Instant) -> None:
         """Take the result of a read for a client: the value that it returned, or the exception that
@@ -192,12 +206,12 @@ class BackgroundTasks:
         failed = _counted(self._client_reads_failed, what)
         if failed < LOG_READ_FAILURES_MAX or len(self._node.membership.all_voters()) == 1:
             return
-        if self._may_hand_over(now):
+        if now >= self._hand_over_from:
             # The disk fails at this place again and again. Another replica may be able to read it,
             # so that one should lead. This is not treated as damage: this replica may be the only
             # one that can lead, and the rest of its log is good. So the hand-over has a pause.
             probe("client-read-failed-handed-over")
-            self._handed_over_at = now
+            self._put_hand_over_off(now)
             self._client_reads_failed.clear()
             self._node.step_down(now, f"cannot be read again and again: {error}")
 

@@ -379,6 +379,12 @@ class RaftNode:
         elif self._state.role in (CANDIDATE, PRE_CANDIDATE):
             become_follower(self._state, self._state.term, None)
 
+    def hand_over(self, now: Instant) -> None:
+        """Transfer the leadership to a voter that could lead, if there is one, and lead on until it
+        does. Each call asks the one that was asked longest ago."""
+        self._state.now = now
+        transferring.hand_over(self._state)
+
     def read_index(self, token: int, now: Instant) -> None:
         """Ask from which index on a linearizable read may be served; see `Output.reads`."""
         self._state.now = now

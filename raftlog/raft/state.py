@@ -203,6 +203,8 @@ class RaftState:
     transferring: ReplicaId | None = None
     transfer_deadline: Instant = NEVER
     transfer_watch: ReplicaId | None = None
+    heirs_asked: list[ReplicaId] = attrs.Factory(list)
+    """Voters that `transfer.hand_over` asked to lead, each once, the last one at the end."""
     paced_until: Instant = NEVER
     lease_until: Instant = Instant(0)
     lease_given_up: bool = False

@@ -65,6 +65,22 @@ def _tell(state: RaftState, to: ReplicaId) -> None:
     state.send.append(TimeoutNow(state.group, state.me, to, state.term))
 
 
+def hand_over(state: RaftState) -> None:
+    """Begin a transfer to a voter that could lead: the one that was asked longest ago.
+
+    While some were never asked, it is the furthest one among them. So each is asked in its turn:
+    the leader does not know whether the first one has what this replica lacks.
+    """
+    heirs = [p for p in state.progress.values() if _could_lead(state, p)]
+    if state.role is not LEADER or state.transferring is not None or not heirs:
+        return
+    asked = state.heirs_asked
+    best = min(heirs, key=lambda p: (p.replica in asked and asked.index(p.replica) + 1, -p.match))
+    others = [each for each in asked if each in state.progress and each != best.replica]
+    state.heirs_asked = [*others, best.replica]
+    transfer(state, best.replica)
+
+
 def hand_over_and_follow(state: RaftState, why: str) -> None:
     """Stop leading now. The voter that is furthest is asked to campaign, so that nobody has to wait
     for an election timeout; if it is not far enough, the others' votes decide against it."""
@@ -82,9 +98,11 @@ def hand_over_and_follow(state: RaftState, why: str) -> None:
 def successors(state: RaftState) -> int:
     """How many voters could lead instead of this leader: they hold all that is committed, are not
     damaged, and were heard lately."""
-    return sum(
-        _can_succeed(state, each) and each.match >= state.commit for each in state.progress.values()
-    )
+    return sum(_could_lead(state, each) for each in state.progress.values())
+
+
+def _could_lead(state: RaftState, follower: Progress) -> bool:
+    return _can_succeed(state, follower) and follower.match >= state.commit
 
 
 def _can_succeed(state: RaftState, follower: Progress) -> bool:

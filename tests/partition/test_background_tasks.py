@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from raftlog.base.errors import CorruptData, DiskError
-from raftlog.base.ids import Chain, DirectoryId, NodeId, RaftIndex, ReplicaId
+from raftlog.base.ids import Chain, DirectoryId, NodeId, RaftIndex, ReplicaId, Term
 from raftlog.base.limits import (
     LOG_READ_FAILURES_MAX,
     LOG_READ_HANDOVER_MS,
@@ -22,6 +22,7 @@ from raftlog.storage.segments.cold import EntriesRead
 from tests.storage.test_times import append, segmented
 
 NOW = 7
+PAUSE = millis(LOG_READ_HANDOVER_MS)
 ME = ReplicaId(NodeId(1), DirectoryId(1), RaftIndex(0))
 FAILED = DiskError("sector cannot be read", on="a segment")
 
@@ -30,6 +31,8 @@ FAILED = DiskError("sector cannot be read", on="a segment")
 def node():
     """Notes what it is told."""
     told = SimpleNamespace(answers=[], stepped_down=[], snapshots=[], leading=False, me=ME)
+    told.handed_over, told.term = [], Term(1)
+    told.hand_over = told.handed_over.append
     told.log_read_done = lambda *answer: told.answers.append(answer)
     told.snapshot_read_done = lambda *answer: told.snapshots.append(answer)
     told.step_down = lambda now, why: told.stepped_down.append((now, why))
@@ -286,17 +289,40 @@ def test_a_leader_with_a_gap_hands_over_once_another_voter_can_lead(node):
     up later, and followers that needed what lay in the gap waited for ever."""
     tasks, _ = found_in_closed(node, True, 0)
     tasks.hand_over_gap(NOW)
-    assert node.stepped_down == []
+    assert node.handed_over == []
     node.successors = 1
-    tasks.hand_over_gap(NOW)
-    assert len(node.stepped_down) == 1
-    tasks.hand_over_gap(NOW)  # the others elected it again
-    assert len(node.stepped_down) == 1
-    tasks.hand_over_gap(NOW + millis(LOG_READ_HANDOVER_MS))
-    assert len(node.stepped_down) == 2
+    for now in (NOW, NOW + 1, NOW + PAUSE - 1):
+        tasks.hand_over_gap(now)
+        assert node.handed_over == [NOW], "that one may not be able to win"
+    node.term = Term(2)
+    tasks.hand_over_gap(NOW + PAUSE)
+    assert node.handed_over == [NOW, NOW + PAUSE]
     node.leading = False
-    tasks.hand_over_gap(NOW + 2 * millis(LOG_READ_HANDOVER_MS))
-    assert len(node.stepped_down) == 2
+    tasks.hand_over_gap(NOW + 2 * PAUSE)
+    assert len(node.handed_over) == 2
+    assert node.stepped_down == []
+
+
+def test_a_leader_that_cannot_bring_a_voter_to_its_end_steps_down(node):
+    """Its gap may lie between that voter and the end; others may elect that voter all the same."""
+    tasks, _ = found_in_closed(node, True, 1)
+    tasks.hand_over_gap(NOW)
+    tasks.hand_over_gap(NOW + PAUSE)
+    assert node.handed_over == [NOW]
+    assert [now for now, _ in node.stepped_down] == [NOW + PAUSE]
+
+
+def test_a_replica_that_comes_to_lead_with_its_gap_leads_for_a_while(node):
+    """Regression: two of them handed over to each other at once, and no follower was sent what the
+    one had and the other lacked."""
+    tasks, _ = found_in_closed(node, True, 0)
+    node.leading, node.successors = False, 1
+    tasks.hand_over_gap(NOW)
+    node.leading = True
+    tasks.hand_over_gap(NOW + PAUSE - 1)
+    assert node.handed_over == []
+    tasks.hand_over_gap(NOW + PAUSE)
+    assert node.handed_over == [NOW + PAUSE]
 
 
 @pytest.mark.parametrize("leading", [True, False])
@@ -304,7 +330,7 @@ def test_a_log_without_a_gap_is_not_handed_over(node, leading):
     node.leading, node.successors = leading, 2
     driver, _ = segmented()
     BackgroundTasks(driver.log, node, NoTracer(), "g1").hand_over_gap(NOW)
-    assert node.stepped_down == []
+    assert (node.handed_over, node.stepped_down) == ([], [])
 
 
 def test_a_sole_voter_never_gives_its_files_up(node):
