@@ -141,12 +141,24 @@ def the_log_is_sent_from_its_first_entry() -> None:
     Progress.probe_again = probe_again  # type: ignore[method-assign]
 
 
+def gaps_go_to_the_furthest_voter() -> None:
+    """27g: a leader with a gap always asks the same voter, whatever that one lacks."""
+    hand_over = transfer.hand_over
+
+    def always_the_first(state: RaftState) -> None:
+        state.heirs_asked = []
+        hand_over(state)
+
+    transfer.hand_over = always_the_first
+
+
 MUTANTS = (
     ("12f", "lease-kept-while-it-hands-over", lease_kept_while_it_hands_over,
      ("linearizable-read",)),
     ("27e", "gaps-are-never-handed-over", gaps_are_never_handed_over, ("liveness",)),
     ("27f", "the-log-is-sent-from-its-first-entry", the_log_is_sent_from_its_first_entry,
      ("liveness",)),
+    ("27g", "gaps-go-to-the-furthest-voter", gaps_go_to_the_furthest_voter, ("liveness",)),
     ("47", "forgotten-and-content", forgotten_and_content, ("liveness",)),
     ("48", "transfers-never-end", transfers_never_end, ("liveness",)),
     ("49", "produces-without-an-end", produces_without_an_end, ("answered-in-time",)),
