@@ -38,10 +38,9 @@ def unpark(state: RaftState) -> None:
 
 
 def seal(state: RaftState) -> bool:
-    """Give the reads of this turn a round of their own. Whether a round must be sent now."""
+    """Give the reads of this turn, of which there are some, a round of their own. Whether the round
+    must be sent now."""
     reads = state.reads
-    if not reads.unsent:
-        return False
     reads.context += 1
     reads.pending.extend(read._replace(context=reads.context) for read in reads.unsent)
     reads.unsent = []

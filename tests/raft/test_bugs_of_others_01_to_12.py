@@ -125,6 +125,16 @@ class Test04SingleChangeDisjointQuorums:
         peer.node.change_membership(voters(1, 3), peer.now, WALL)
         assert (peer.node.membership_index, peer.node.membership) == (index, voters(1, 2))
 
+    def test_memberships_before_the_committed_one_are_forgotten(self):
+        c = Cluster(3)
+        c.elect(1)
+        for _ in range(10):
+            for target in (voters(1, 2, 3, learners=[4]), THREE):
+                c.node(1).change_membership(target, c.now, WALL)
+                c.settle()
+                assert c.node(1).membership == target
+        assert all(len(c.node(number)._state.memberships) <= 2 for number in (1, 2, 3))
+
 
 class Test05RestartForgetsUncommittedConfig:
     """camunda #57389; PySyncObj (S9)."""

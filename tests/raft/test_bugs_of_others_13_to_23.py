@@ -197,6 +197,14 @@ class Test17StaleReadIndex:
         assert {m.read_context for m in again} == {first}
         assert probes.fired()["read-round-sent-again"] == 1
 
+    def test_a_turn_without_new_reads_sends_no_round(self):
+        peer = lead()
+        peer.node.read_index(1, peer.now)
+        assert of_kind(listen(peer), Append)
+        for _ in range(3):
+            assert not of_kind(listen(peer), Append)
+        assert not peer.reads
+
     def test_a_paused_leader_that_was_deposed_serves_nothing(self):
         c = Cluster(3)
         c.elect(1)

@@ -13,6 +13,7 @@ from raftlog.raft.messages import (
     Append,
     AppendRefused,
     AppendReply,
+    PreVoteRequest,
     TimeoutNow,
 )
 from raftlog.raft.node import Role
@@ -176,6 +177,18 @@ class Test28HibernationNeverWakes:
         c.advance(2 * BEAT)
         assert [p.node.commit for p in c.peers.values()] == [3, 3, 3]
 
+    def test_a_change_that_waited_for_a_transfer_goes_on_after_it_failed(self):
+        """Nobody has a word for the leader then, so its own timer must look."""
+        c = self.covered()
+        c.isolate(3)
+        c.node(1).transfer(rid(3), c.now)
+        c.node(1).change_membership(voters(1, 2), c.now, WALL)
+        c.settle()
+        assert c.node(1).membership == voters(1, 2, 3)
+        c.advance(3 * ELECTION)
+        assert c[1].transfers == [(rid(3), False)]
+        assert c.node(1).membership == voters(1, 2)
+
     def test_the_leaders_node_dies(self):
         c = self.covered()
         c.isolate(1)
@@ -235,6 +248,16 @@ class Test28HibernationNeverWakes:
         assert c.node(3).leader == rid(1)
         assert c[1].uncovered == [rid(3)]
         assert not c.node(1).progress[rid(3)].covered
+
+    def test_a_follower_that_was_not_covered_is_not_uncovered(self):
+        c = self.covered()
+        c.crash(3)
+        c.advance(3 * ELECTION)
+        assert c[1].uncovered == [rid(3)]
+        asked = PreVoteRequest(GROUP, rid(3), rid(1), c.node(1).term + 1, c[1].log.last_index, 1)
+        c.node(1).receive([asked], c.now)
+        c.settle()
+        assert c[1].uncovered == [rid(3)], "it was said once"
 
     def test_a_new_leader_ends_every_cover_of_the_old_one(self):
         c = self.covered()

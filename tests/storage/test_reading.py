@@ -1,5 +1,6 @@
 """Planning reads: memory, slices, cold; limits, Raft's own entries, timestamps, producer replay."""
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -93,6 +94,21 @@ def test_what_is_not_written_is_answered_from_memory():
     plan = driver.log.plan_read(8, 1 << 20, driver.log.next_offset)
     assert any(isinstance(part, FileSlice) for part in plan)
     assert driver.log.durable_index < driver.log.last_index == driver.log.written_index
+
+
+def test_a_cold_slice_ends_before_what_is_not_written():
+    """Though the index has a place of every batch, and the high watermark is ahead of the file."""
+    options = attrs.evolve(BIG, window_bytes=4_000, index_interval_bytes=1)
+    driver = filled(options, batches=12, size=2_000)
+    driver.commit_all()
+    driver.settle()
+    written = driver.log.next_offset
+    driver.append(3, 2, size=2_000)
+    assert len(driver.log.segments) == 1
+    plan = driver.log.plan_read(0, 1 << 20, driver.log.next_offset)
+    assert all(isinstance(part, FileSlice) for part in plan)
+    sent = offsets(b"".join(read_slice(driver.disk, part) for part in plan))
+    assert sent == list(range(0, written, 2))
 
 
 def test_cold_reads_verify_first_and_then_go_on_by_slices():

@@ -16,6 +16,7 @@ from raftlog.storage.directories import store_file
 from raftlog.storage.directories.data_dir import format_directory, open_directory
 from raftlog.storage.directories.store_file import STORE_FILES, StoreFiles, StoreReader, read_store
 from raftlog.storage.directories.store_records import hard_state_record, register_record
+from raftlog.storage.files import grown
 from raftlog.storage.replica import Registration
 from tests.storage.making import IDENTITY, ME, SPEC, new_disk
 
@@ -115,6 +116,19 @@ def test_a_store_without_room_for_its_image_says_so(disk):
     disk.free = None
     assert list(open_directory(disk).registrations) == synced
     assert len(synced) > 1000
+
+
+@pytest.mark.parametrize(("needed", "fits"), [(4096, True), (4097, False)])
+def test_a_file_that_cannot_grow_is_enough_if_the_bytes_just_fit(disk, needed, fits):
+    file = disk.open("file", create=True)
+    file.write_at(0, [bytes(4096)])
+    disk.free = 0
+    if fits:
+        assert grown(file, 8192, needed) == 4096
+    else:
+        with pytest.raises(DiskFull):
+            grown(file, 8192, needed)
+    assert file.size() == 4096
 
 
 def fill(store):

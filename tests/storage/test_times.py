@@ -22,6 +22,7 @@ from raftlog.records.record import records_of
 from raftlog.storage.replica import index_name
 from raftlog.storage.segments import time_jobs
 from raftlog.storage.segments.cold import SegmentsRemoved, TimesScanned
+from raftlog.storage.segments.jobs import verify_segment
 from raftlog.storage.segments.sparse_index import NOT_KNOWN, read_index_file
 from tests.records.test_timestamps import batch_at
 from tests.storage.making import NOW_MS, Driver, new_disk
@@ -227,6 +228,19 @@ def test_a_job_takes_a_bounded_piece_of_the_log(monkeypatch):
     result = driver.run(driver.log.times().first_at(NOW_MS + 39, driver.log.next_offset))
     assert isinstance(result, TimesScanned)
     assert len(result.stretches) == 1
+
+
+def test_a_segment_that_was_walked_in_part_is_walked_again_first():
+    """A walk of a segment that grew meanwhile ends short: its index does not know the rest."""
+    driver, _ = segmented()
+    active, end = driver.log.segments[-1], driver.log.next_offset
+    assert active.index is not None
+    active.verified = False
+    driver.log.set_log_start(active.base_offset, driver.log.last_index)
+    times = driver.log.times()
+    for plan in (times.first_at(NOW_MS, end), times.largest(end), times.largest_of(active, end)):
+        assert plan is not None
+        assert plan.function is verify_segment
 
 
 def test_stretches_that_are_known_are_not_read_again():
