@@ -289,3 +289,15 @@ def test_a_segment_that_was_cut_off_leaves_no_snapshot():
     add_records(log, Term(2), 5, 0)
     tracker.look()
     assert tracker.take_snapshots(RaftIndex(9)) == []
+
+
+def test_there_is_one_run_for_each_term_that_is_not_committed():
+    log, tracker = started()
+    for term in (2, 3):
+        add_term_start(log, Term(term))
+        for sequence in range(5):
+            add_records(log, Term(term), 1, sequence)
+    tracker.look()
+    assert [(run.first, run.term) for run in tracker._runs] == [(1, 1), (2, 2), (8, 3)]
+    tracker.committed(RaftIndex(8))
+    assert [run.term for run in tracker._runs] == [3]

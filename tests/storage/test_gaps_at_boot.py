@@ -4,6 +4,8 @@ import attrs
 import pytest
 
 from raftlog.base.entries import EntryKind, Membership
+from raftlog.base.errors import CorruptData
+from raftlog.records.batch import read_header, split
 from raftlog.records.control import write_membership_body
 from raftlog.storage.boot.recovery import ReplicaState, recover_replica
 from tests.storage.making import FOUNDERS, ME, SPEC, Driver
@@ -51,6 +53,24 @@ def test_terms_outside_the_gap_are_those_that_were_written(driver, number):
     }
     assert (log.last_index, log.last_chain) == (driver.log.last_index, driver.log.last_chain)
     assert log.memberships == [(0, ALONE)]
+
+
+def test_records_right_behind_the_gap_are_read_and_those_right_before_it_too():
+    driver = Driver(founders=ALONE)
+    driver.lead(1)
+    for _ in range(60):
+        driver.append(size=60)
+        driver.round()
+    driver.commit_all()
+    driver.settle()
+    segment = driver.log.segments[2]
+    driver.disk.flip_bit(segment.path, (segment.end_position + 4096) // 2)
+    driver.log = booted(driver)
+    (gap,) = driver.log.gaps
+    for offset in (gap.first - 1, gap.until):
+        (batch, *_) = split(driver.read(offset), CorruptData, "read")
+        assert read_header(batch).base_offset == offset
+    assert driver.read(gap.until - 1) == b""
 
 
 def test_a_replica_that_became_the_sole_voter_keeps_its_gap_too():

@@ -145,3 +145,16 @@ def test_void_entries_of_a_later_term_are_neither_held_nor_claimed(failed, young
     assert (found.state, found.claimed) == (ReplicaState.DAMAGED, (marked.raft_index, 1))
     assert driver.log.last_term <= 1
     assert driver.log.last_index < 10
+
+
+def test_older_entries_up_to_the_mark_do_not_stand_for_those_of_the_lost_file():
+    """The older file holds as many entries as the mark tells of, but they were replaced."""
+    driver = begun(31, 12)
+    driver.commit_all()
+    driver.round()
+    marked, lost = driver.log.mark(driver.commit), driver.log.segments[-1].path
+    found = without(driver, lost)
+    assert found.state is ReplicaState.DAMAGED
+    assert found.claimed == (marked.raft_index, marked.term)
+    assert "has a mark and is lost" in found.why
+    assert driver.log.last_index <= marked.raft_index
