@@ -9,11 +9,12 @@ from functools import partial
 import pytest
 from raftlog_sim.world.disk import Keep, SimulatedCrashError
 
+from raftlog.base import probes
 from raftlog.base.errors import CorruptData, DiskError, FutureFormat
 from raftlog.base.frozen import Frozen
 from raftlog.base.limits import MACHINE_SNAPSHOT_BYTES_MAX, REMOVAL_PAUSE_MS
 from raftlog.base.units import millis
-from raftlog.partition.machine import machine_feed
+from raftlog.partition.machine import install_judge, machine_feed
 from raftlog.partition.machine.applied import (
     _DIGEST_BYTES,
     _digest,
@@ -217,6 +218,23 @@ def test_a_replica_below_the_leaders_log_gets_the_state_with_the_install():
     group.crash(3)
     group.restart(3)
     group.advance(ELECTION)
+    assert group[3].machine.snapshot() == group[1].machine.snapshot()
+
+
+def test_a_state_whose_job_failed_is_judged_again_where_it_is_installed(monkeypatch):
+    def failing(*_):
+        raise CorruptData("no memory for a machine")
+
+    monkeypatch.setattr(install_judge, "judged_machine", failing)
+    group = small_group(count=5)
+    group.crash(3)
+    filled(group, 200, start=5)
+    group.advance(millis(2 * REMOVAL_PAUSE_MS))
+    group.restart(3)
+    probes.reset()
+    group.advance(3 * ELECTION)
+    assert probes.fired()["install-judged-by-a-job"]
+    assert probes.fired()["machine-installed"]
     assert group[3].machine.snapshot() == group[1].machine.snapshot()
 
 

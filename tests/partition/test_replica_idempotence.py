@@ -9,7 +9,7 @@ from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.config import PartitionConfig
 from raftlog.storage.replica import LogOptions
 from tests.partition.group import ELECTION, Keep, batch_of
-from tests.partition.test_replica_produce import errors, led
+from tests.partition.test_replica_produce import errors, led, unready_leader
 
 DAY_MS = 86_400_000
 
@@ -293,3 +293,15 @@ def test_log_append_time_replays_to_the_same_table():
     group.restart(2)
     group.advance(ELECTION)
     assert_equal_tables(group)
+
+
+def test_a_parked_produce_that_is_refused_in_its_turn_hears_it():
+    """The batch before it decides that: this one repeats its number with other records."""
+    group, leader, _ = unready_leader()
+    first = group.send(leader, batch_of(b"1", b"2", pid=7, epoch=0, first=0))
+    gap = group.send(leader, batch_of(b"9", pid=7, epoch=0, first=5))
+    assert (first, gap) == ([], [])
+    group.blocked = None
+    group.advance(ELECTION)
+    assert errors(first) == [ErrorCode.NONE]
+    assert errors(gap) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]

@@ -330,6 +330,16 @@ class Test21CommitBeyondLostTail:
         assert c[3].payloads == [b"a", b"b", b"c"]
         assert not c.node(3).damaged
 
+    def test_a_link_that_fell_is_no_word_of_the_follower(self):
+        """Its leader would count it as heard, and lead on without a quorum."""
+        c = Cluster(3)
+        c.elect(1)
+        c.write(1, b"a")
+        heard = c.node(1).progress[rid(3)].last_contact
+        c.now += BEAT
+        c.node(1).link_down(3, c.now)
+        assert c.node(1).progress[rid(3)].last_contact == heard
+
     @pytest.mark.parametrize("covered", [False, True])
     def test_one_that_was_opened_anew_within_the_session_is_probed_again(self, covered):
         """Seed 421921: a sector of the metadata log could not be read. The replica was closed, was

@@ -56,6 +56,7 @@ def test_what_a_lost_file_replaced_is_not_committed(driver, younger):
     found = without(driver, lost)
     assert driver.image.marks[marked.group] == marked
     assert found.state is ReplicaState.DAMAGED
+    assert "the file ends before entry" in found.why
     assert found.claimed[0] >= marked.raft_index
     assert (found.commit_hint, driver.log.last_term) == (0, 1)
     assert driver.log.last_index > 10
@@ -158,3 +159,30 @@ def test_older_entries_up_to_the_mark_do_not_stand_for_those_of_the_lost_file():
     assert found.claimed == (marked.raft_index, marked.term)
     assert "has a mark and is lost" in found.why
     assert driver.log.last_index <= marked.raft_index
+
+
+@pytest.mark.parametrize("behind", range(-2, 4))
+def test_an_older_file_that_begins_behind_the_mark_is_void(behind):
+    """Wherever the mark lies beside the first entry of that file."""
+    driver = Driver(
+        options=LogOptions(segment_bytes=70_000, window_bytes=10**6, index_interval_bytes=3000)
+    )
+    driver.lead(1)
+    driver.append(80, size=2000)
+    driver.settle()
+    younger = driver.log.segments[1].first_index
+    driver.log.truncate_from(10)
+    driver.lead(2)
+    driver.append(younger + behind - driver.log.last_index, size=1000)
+    driver.round()
+    driver.commit_all()
+    driver.round()
+    marked, lost = driver.log.mark(driver.commit), driver.log.segments[-1].path
+    assert marked.raft_index == younger + behind
+    found = without(driver, lost)
+    assert (found.state, found.claimed) == (
+        ReplicaState.DAMAGED,
+        (marked.raft_index, marked.term),
+    )
+    assert driver.log.last_index <= marked.raft_index
+    assert driver.log.last_term == 1
