@@ -160,6 +160,17 @@ def test_a_read_is_answered_when_the_quorum_shrinks_to_those_who_echoed():
     assert c[1].reads[77] == commit
 
 
+def test_a_committed_membership_is_told_at_once():
+    """Every other commit travels with the next entries or heartbeat."""
+    c = settled_leader(eager_commit=False)
+    c.write(1, b"a")
+    assert c.node(2).commit < c.node(1).commit
+    c.node(1).change_membership(voters(1, 2, 3, learners=[4]), c.now, WALL)
+    c.settle()
+    index = c.node(1).membership_index
+    assert [c.node(number).commit for number in (1, 2, 3)] == [index] * 3
+
+
 def test_a_leader_awaits_the_answers_of_who_lags():
     """All is committed, but one follower has not been sent everything."""
     c = settled_leader(eager_commit=False)

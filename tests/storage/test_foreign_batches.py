@@ -185,6 +185,30 @@ def test_a_refused_range_is_verified_to_the_end_of_its_files(driver):
         driver.run(driver.log.plan_verify(2, 4))
 
 
+def test_a_refused_range_is_verified_in_its_own_files_only(driver):
+    first, second = driver.log.segments[:2]
+    for last, files in ((first.end_index - 1, [first.path]), (second.first_index, 2)):
+        (walks,) = driver.log.plan_verify(1, last).args
+        paths = [segment.path for segment, _ in walks]
+        assert paths == files or (len(paths) == files and paths[1] == second.path)
+
+
+def test_a_batch_of_another_partition_inside_a_stretch_is_not_sent(driver):
+    """It came after the file was verified: looking for exact places compares the chain again."""
+    held = {at: driver.log.entries(at, 1)[0] for at in range(2, driver.log.segments[0].end_index)}
+    places = {at: driver.log._window.position_of(at) for at in held}
+    driver.crash(Keep.NONE)
+    driver.run(driver.log.plan_read(0, 1, driver.log.next_offset))
+    segment = driver.log.segments[0]
+    assert segment.verified
+    points = [point.raft_index for point in segment.index.points()]
+    inside = next(at for at in held if at not in points and points[0] < at < points[-1])
+    twin = twin_of(held[inside].batch)
+    driver.disk.overwrite(segment.path, places[inside], twin)
+    with pytest.raises(CorruptData, match="the index"):
+        driver.read(held[inside].base_offset)
+
+
 def test_a_refused_range_before_raft_s_own_entries_is_sound(driver):
     """They take no offset: the chain behind them was compared where the range ended."""
     driver.lead(3)

@@ -14,7 +14,7 @@ from raftlog_sim.world.disk import Keep
 from raftlog.base.entries import EntryKind
 from raftlog.records.control import write_log_start
 from raftlog.storage import segment_files
-from raftlog.storage.boot.recovery import ReplicaState
+from raftlog.storage.boot.recovery import ReplicaState, recover_replica
 from raftlog.storage.replica import index_name
 from raftlog.storage.segments.snapshot import write_snapshot
 from tests.storage.making import SPEC, Driver
@@ -121,6 +121,20 @@ def test_what_is_gone_is_below_the_log_start():
     assert remove(driver) == [driver.log.segments[-1].first_index]
     driver.crash(Keep.NONE)
     assert driver.log.log_start == base > 0
+
+
+def test_what_was_removed_was_committed_though_no_mark_says_so():
+    driver = Driver()
+    driver.lead(1)
+    grow(driver)
+    driver.commit_all()
+    driver.log.set_log_start(driver.log.segments[1].base_offset, driver.log.last_index)
+    remove(driver)
+    first = driver.log.first_index
+    assert first > 1
+    driver.disk.crash(Keep.NONE)
+    found = recover_replica(driver.disk, SPEC, None, driver.options)
+    assert (found.state, found.commit_hint) == (ReplicaState.INTACT, first - 1)
 
 
 def test_the_last_durable_segment_stays_until_the_next_one_is_durable():
