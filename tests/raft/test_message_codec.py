@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from raftlog.base.entries import EntryKind, InstallPosition, Membership
 from raftlog.base.errors import ProtocolError
+from raftlog.base.ids import TERM_MAX
 from raftlog.raft.message_codec import decode, encode
 from raftlog.raft.messages import (
     Append,
@@ -119,6 +120,12 @@ def test_terms_above_the_highest_are_refused():
     data[49:53] = (2**31).to_bytes(4, "big")
     with pytest.raises(ProtocolError):
         decode(data)
+    highest = TimeoutNow(*HEAD[:3], TERM_MAX), PreVoteRequest(*HEAD, 10, TERM_MAX)
+    assert [decode(wire(message)) for message in highest] == list(highest)
+    above = bytearray(wire(highest[1]))
+    above[-4:] = (TERM_MAX + 1).to_bytes(4, "big")
+    with pytest.raises(ProtocolError, match="above"):
+        decode(above)
 
 
 @pytest.mark.parametrize(("at", "value"), [(61, max(EntryKind) + 1), (62, 2)])

@@ -231,10 +231,16 @@ def test_a_segment_that_takes_no_more_entries_is_closed(tmp_path):
         driver.append(2, size=450)
         driver.round()
     assert len(driver.log.segments) > 3
+    assert open_below(tmp_path, ".log") == [f"{tmp_path}/{driver.log.segments[-1].path}"]
+    driver.writer.close()
+    assert open_below(tmp_path) == []
+
+
+def open_below(folder, suffix=""):
+    """Returns the files of a folder that this process has open."""
     fds = Path("/proc/self/fd")
     held = [str(fd.readlink()) for fd in fds.iterdir() if fd.is_symlink() and fd.exists()]
-    here = [path for path in held if path.startswith(str(tmp_path)) and path.endswith(".log")]
-    assert here == [f"{tmp_path}/{driver.log.segments[-1].path}"]
+    return [path for path in held if path.startswith(f"{folder}/") and path.endswith(suffix)]
 
 
 def test_files_are_closed_when_there_are_too_many(disk, monkeypatch):
