@@ -1,4 +1,4 @@
-"""What the trace of a damaged replica says."""
+"""The trace of a damaged replica names its damage."""
 
 from types import SimpleNamespace
 
