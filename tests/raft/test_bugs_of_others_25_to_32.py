@@ -189,6 +189,24 @@ class Test28HibernationNeverWakes:
         assert c[1].transfers == [(rid(3), False)]
         assert c.node(1).membership == voters(1, 2)
 
+    def test_a_covered_leader_repeats_a_read_round_that_was_lost(self):
+        c = self.covered()
+        c.drop = lambda message: True
+        c.node(1).read_index(7, c.now)
+        c.settle()
+        c.heal()
+        c.advance(2 * BEAT)
+        assert c[1].reads == {7: c.node(1).commit}
+
+    def test_a_covered_leader_tells_its_successor_again(self):
+        c = self.covered()
+        c.drop = lambda message: True
+        c.node(1).transfer(rid(2), c.now)
+        c.settle()
+        c.heal()
+        c.advance(3 * BEAT)
+        assert c.leader() == 2
+
     def test_the_leaders_node_dies(self):
         c = self.covered()
         c.isolate(1)
