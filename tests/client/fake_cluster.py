@@ -235,6 +235,8 @@ class FakeCluster:
                 return self._produce(node, request.body, code)
             case ApiKey.INIT_PRODUCER_ID:
                 self.next_producer += 1
+                if node in self.deaf:  # it hears no controller
+                    code = code or ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
                 return init_producer_id.InitProducerIdResponse(0, code, self.next_producer, 0)
             case ApiKey.FETCH:
                 return self._fetch(node, request.body, code)

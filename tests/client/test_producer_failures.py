@@ -48,6 +48,29 @@ def test_a_broker_that_hears_nobody_is_not_asked_for_ever():
     assert asked.index(1) > 5, "a failover takes a while: who is asked is not left at once"
 
 
+def test_two_brokers_that_hear_nobody_are_not_asked_by_turns_for_ever():
+    """Regression (wide seed 14000018): two of five were deaf, and the client was connected to these
+    two. It left each for the other, and asked none of the three that knew."""
+    cluster = FakeCluster(nodes=5)
+    log = cluster.topic("t", 2)
+    cluster.move("t", 0, 2)
+    cluster.move("t", 1, 3)
+    harness = Harness(cluster, options())
+    harness.ask(KnowTopic("t"))
+    for partition in (0, 1):
+        harness.send("t", b"0", partition=partition)
+    harness.settle()
+    assert {node for node, _, _ in harness.cluster.requests} == {2, 3}, "the only ones it knows"
+    for node in (2, 3):
+        harness.cluster.deafen(node)
+    for partition in (0, 1):
+        harness.cluster.move("t", partition, 5)
+    sent = [harness.send("t", b"x", partition=partition) for partition in (0, 1)]
+    harness.run_for(millis(4_000))
+    assert [each.position().offset for each in sent] == [1, 1]
+    assert [each.values() for each in log] == [[b"0", b"x"]] * 2
+
+
 def test_the_only_broker_is_asked_on():
     harness, log = start(cluster=FakeCluster(nodes=1))
     harness.cluster.move("t", 0, -1)
@@ -150,6 +173,16 @@ def test_a_producer_id_that_is_late_is_waited_for():
     cluster = FakeCluster()
     cluster.refuse(ApiKey.INIT_PRODUCER_ID, *[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 3)
     harness, log = start(cluster=cluster)
+    harness.send("t", b"x")
+    harness.settle()
+    assert log[0].values() == [b"x"]
+
+
+def test_brokers_that_hear_nobody_are_not_asked_for_a_producer_id_for_ever():
+    harness, log = start()
+    for node in (1, 2):
+        harness.cluster.deafen(node)
+    harness.cluster.move("t", 0, 3)
     harness.send("t", b"x")
     harness.settle()
     assert log[0].values() == [b"x"]

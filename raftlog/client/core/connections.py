@@ -7,7 +7,7 @@ too late, all its requests fail together, and their owners decide what to do nex
 
 import enum
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
 import attrs
@@ -116,15 +116,15 @@ class Connections:
         now: Instant,
         *,
         answered: bool = True,
-        other_than: int = ANY_NODE,
+        other_than: Sequence[int] = (),
         lane: int = 0,
         timeout_ns: Nanos | None = None,
     ) -> QueuedRequest:
         """Send a request to a node, on the connection of its lane, or to `ANY_NODE`.
 
-        `ANY_NODE` avoids the node `other_than` (a `QueuedRequest.target`) if another is known. With
-        `answered=False` (acks=0) `then` is called with None as soon as the driver has the
-        request."""
+        `ANY_NODE` avoids the nodes `other_than` (each a `QueuedRequest.target`). When it knows no
+        others, it avoids as many of the last ones as leave one to ask. With `answered=False`
+        (acks=0) `then` is called with None as soon as the driver has the request."""
         timeout = self.options.request_timeout_ns if timeout_ns is None else timeout_ns
         deadline = Instant(now + timeout)
         if self.closed:
@@ -146,18 +146,15 @@ class Connections:
             # there is none.
             waiting.then(NotSent(peer.last_failure or "not connected yet", on=self._name(peer)))
 
-    def _peer(self, target: NodeId, now: Instant, other_than: int) -> _Peer:
+    def _peer(self, target: NodeId, now: Instant, other_than: Sequence[int]) -> _Peer:
         """The peer of a node. For `ANY_NODE`: a connected peer that answers; else one that is being
-        connected; else the next of all known peers in turn. A peer at the address of `other_than`
-        is taken only when there is no other."""
+        connected; else the next of all known peers in turn. `other_than` is as in `send`."""
         if target != ANY_NODE:
             return self._peers.setdefault(target, _Peer(target))
         keys = sorted(self.cache.addresses)
         keys += [NodeId(ANY_NODE - 1 - at) for at in range(len(self.options.bootstrap))]
-        slow, avoided = self._slow_addresses(now), self._address(other_than)
-        others = [key for key in keys if self._address(key) != avoided]
-        if others and avoided is not None:
-            slow, keys = [*slow, avoided], others
+        keys, avoided = self._others(keys, other_than)
+        slow = [*self._slow_addresses(now), *avoided]
         prompt = [
             peer
             for peer in self._peers.values()
@@ -180,6 +177,19 @@ class Connections:
         self._turn += 1
         key = keys[self._turn % len(keys)]
         return self._peers.setdefault(key, _Peer(key))
+
+    def _others(
+        self, keys: list[NodeId], other_than: Sequence[int]
+    ) -> tuple[list[NodeId], list[tuple[str, int]]]:
+        """The keys that are left when nodes are avoided, and the addresses that are avoided."""
+        addresses = [self._address(key) for key in other_than]
+        avoided = [address for address in addresses if address is not None]
+        while avoided:
+            others = [key for key in keys if self._address(key) not in avoided]
+            if others:
+                return others, avoided
+            del avoided[0]
+        return keys, []
 
     def _address(self, key: int) -> tuple[str, int] | None:
         """The address of a peer; None for a node that is no longer known, and for `ANY_NODE`."""

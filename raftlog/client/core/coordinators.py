@@ -1,8 +1,11 @@
 """Finds the broker that coordinates a group, and keeps it until that broker says that it is not.
 
 A lookup that is not answered within `suspect_ns` goes to another broker as well; the first answer
-counts. After a refusal that Kafka calls temporary the lookup is repeated with backoff. Any other
-refusal is reported to the waiting requests, and the lookup is repeated after the longest backoff.
+counts. When a broker's answers have not helped for that long, the lookup turns to another broker
+(`search`).
+
+After a refusal that Kafka calls temporary the lookup is repeated with backoff. Any other refusal is
+reported to the waiting requests, and the lookup is repeated after the longest backoff.
 """
 
 from functools import partial
@@ -18,6 +21,7 @@ from raftlog.base.units import NEVER, Instant
 from raftlog.client.core.connections import Connections, backoff
 from raftlog.client.core.errors import ConnectionLost, KafkaError, NotSent
 from raftlog.client.core.metadata_cache import MetadataCache
+from raftlog.client.core.search import BrokerSearch
 from raftlog.client.core.values import ANY_NODE, ClientOptions, ClientTurn
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.find_coordinator import (
@@ -37,11 +41,11 @@ _MOVED: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 class _Lookup:
     """The lookup of one group. `asked` counts the requests without an answer."""
 
+    search: BrokerSearch
     node: NodeId | None = None
     wanted: bool = True
     asked: int = 0
     asked_at: Instant = Instant(0)
-    asked_of: int = ANY_NODE
     failures: int = 0
     retry_at: Instant = Instant(0)
     error: RaftlogError | None = None
@@ -66,7 +70,7 @@ class Coordinators:
         if lookup is None:
             if len(self._lookups) >= CLIENT_GROUPS_MAX:
                 del self._lookups[next(iter(self._lookups))]
-            lookup = self._lookups[group] = _Lookup()
+            lookup = self._lookups[group] = _Lookup(BrokerSearch(self.options))
             self._drive_one(group, lookup)
         if lookup.node is not None and lookup.node in self.cache.addresses:
             return lookup.node
@@ -80,6 +84,7 @@ class Coordinators:
         lookup = self._lookups.get(group)
         if lookup is not None and lookup.node == node:
             lookup.node, lookup.wanted = None, True
+            lookup.search.missed(self.turn.now)
             # The next broker asked may not know of the change yet, so wait a backoff before asking.
             lookup.retry_at = Instant(self.turn.now + self.options.retry_backoff_ns)
 
@@ -107,14 +112,16 @@ class Coordinators:
         if lookup.asked and now < self._impatient_at(lookup):
             return
         body = FindCoordinatorRequest(key=group, key_type=_GROUP, coordinator_keys=(group,))
-        other_than = lookup.asked_of if lookup.asked else ANY_NODE
+        other_than = [*lookup.search.asked_in_vain(now)]
+        if lookup.asked:
+            other_than.append(lookup.search.asked)
         lookup.asked += 1
         lookup.asked_at = now
         then = partial(self._answered, group, lookup)
         waiting = self.connections.send(
             ANY_NODE, ApiKey.FIND_COORDINATOR, body, then, now, other_than=other_than
         )
-        lookup.asked_of = waiting.target
+        lookup.search.asked = waiting.target
 
     def _impatient_at(self, lookup: _Lookup) -> Instant:
         """When to ask another broker as well. A broker may hold its answer while it creates the
@@ -150,6 +157,7 @@ class Coordinators:
 
     def _again(self, lookup: _Lookup) -> None:
         lookup.failures += 1
+        lookup.search.missed(self.turn.now)
         pause = backoff(self.options, lookup.failures, self.entropy)
         if lookup.error is not None:
             pause = self.options.retry_backoff_max_ns

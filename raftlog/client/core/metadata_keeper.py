@@ -4,9 +4,8 @@
   another broker.
 * While a leader or a topic is missing, the keeper asks every `metadata_retry_ns`. A failover takes
   half a second, and a longer pause would add to it.
-* When a broker's answers have not helped for `suspect_ns`, the keeper turns to another broker. A
-  broker that is cut off from the others keeps sending what it knew (docs/bugs.md, *A client that
-  asked one broker for ever*).
+* When a broker's answers have not helped for `suspect_ns`, the keeper turns to another broker
+  (`search`).
 """
 
 import re
@@ -22,6 +21,7 @@ from raftlog.base.limits import CLIENT_TOPICS_MAX
 from raftlog.base.units import NEVER, Instant
 from raftlog.client.core.connections import Connections
 from raftlog.client.core.metadata_cache import MetadataCache
+from raftlog.client.core.search import BrokerSearch
 from raftlog.client.core.values import ANY_NODE, ClientOptions
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.metadata import (
@@ -66,10 +66,11 @@ class MetadataKeeper:
     _not_before: Instant = attrs.field(default=Instant(0), init=False)
     _fresh_until: Instant = attrs.field(default=NEVER, init=False)
     _missed: bool = attrs.field(default=False, init=False)
-    """Whether something was missing or wrong since the last request."""
-    _in_vain_since: Instant = attrs.field(default=Instant(0), init=False)
-    _asked: int = attrs.field(default=ANY_NODE, init=False)
-    """The node that was asked last."""
+    """Whether something was missing or wrong in this turn."""
+    _search: BrokerSearch = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._search = BrokerSearch(self.options)
 
     def follow(self, topic: str) -> None:
         """Keep this topic's metadata from now on."""
@@ -126,6 +127,9 @@ class MetadataKeeper:
 
     def drive(self, now: Instant) -> None:
         """Ask when it is time to."""
+        if self._missed:
+            self._missed = False
+            self._search.missed(now)
         if now >= self._fresh_until:
             self._wanted = True
         if self._asking and now >= self._asked_at + self.options.suspect_ns:
@@ -133,18 +137,7 @@ class MetadataKeeper:
         if self._wanted and not self._asking and now >= self._not_before:
             self._ask(now)
 
-    def _unhelpful(self, now: Instant) -> int:
-        """The node that was asked last, if its answers have not helped for too long; else
-        `ANY_NODE`."""
-        missed, self._missed = self._missed, False
-        searching = now <= self._asked_at + 2 * self.options.retry_backoff_max_ns
-        if missed and searching and now < self._in_vain_since + self.options.suspect_ns:
-            return ANY_NODE
-        self._in_vain_since = now
-        return self._asked if missed and searching else ANY_NODE
-
     def _ask(self, now: Instant) -> None:
-        other_than = self._unhelpful(now)
         self._wanted = False
         self._asks += 1
         self._asking = self._asks
@@ -158,9 +151,14 @@ class MetadataKeeper:
         )
         then = partial(self._answered, self._asks, now, self.pattern)
         waiting = self.connections.send(
-            ANY_NODE, ApiKey.METADATA, request, then, now, other_than=other_than
+            ANY_NODE,
+            ApiKey.METADATA,
+            request,
+            then,
+            now,
+            other_than=self._search.asked_in_vain(now),
         )
-        self._asked = waiting.target
+        self._search.asked = waiting.target
 
     def _answered(
         self,

@@ -97,7 +97,11 @@ class Producer:
     _round_robin: RoundRobin = attrs.field(factory=RoundRobin, init=False)
     _identity: ProducerIdentity | None = attrs.field(default=None, init=False)
     _identity_asked: bool = attrs.field(default=False, init=False)
+    _identity_asked_of: int = attrs.field(default=ANY_NODE, init=False)
     _identity_at: Instant = attrs.field(default=Instant(0), init=False)
+    _identity_in_vain: dict[int, None] = attrs.field(factory=dict, init=False)
+    """The nodes that have given no id since the last id, the last one at the end. A broker that is
+    cut off from the controller has none to give."""
     _identity_failures: int = attrs.field(default=0, init=False)
     _learned: int = attrs.field(default=0, init=False)
 
@@ -382,16 +386,25 @@ class Producer:
                 return
             self._identity_asked = True
             body = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-            self.connections.send(
-                ANY_NODE, ApiKey.INIT_PRODUCER_ID, body, self._got_identity, self.turn.now
+            waiting = self.connections.send(
+                ANY_NODE,
+                ApiKey.INIT_PRODUCER_ID,
+                body,
+                self._got_identity,
+                self.turn.now,
+                other_than=tuple(self._identity_in_vain),
             )
+            self._identity_asked_of = waiting.target
 
     def _got_identity(self, answer: InitProducerIdResponse | RaftlogError) -> None:
         self._identity_asked = False
         if isinstance(answer, InitProducerIdResponse) and answer.error_code == 0:
             self._identity = ProducerIdentity(answer.producer_id, answer.producer_epoch)
             self._identity_failures = 0
+            self._identity_in_vain.clear()
             return
+        self._identity_in_vain.pop(self._identity_asked_of, None)
+        self._identity_in_vain[self._identity_asked_of] = None
         self._identity_failures += 1
         pause = backoff(self.options, self._identity_failures, self.entropy)
         self._identity_at = Instant(self.turn.now + pause)

@@ -60,6 +60,8 @@ class FakeGroups:
     groups: dict[str, Group] = attrs.Factory(lambda: defaultdict(Group))
     silent: set[int] = attrs.Factory(set)
     """Nodes that keep all answers to themselves."""
+    deaf: dict[int, int] = attrs.Factory(dict)
+    """The coordinator that each deaf broker knew last."""
     wants_member_id: bool = True
     loading: bool = False
     offered: bool = True
@@ -79,7 +81,7 @@ class FakeGroups:
     def answer(self, node: int, request: Any, code: int) -> Any:
         body, key = request.body, request.api_key
         if key == ApiKey.FIND_COORDINATOR:
-            return self._find(body, code)
+            return self._find(self.deaf.get(node, self.node), body, code)
         if node in self.silent:
             return Later()
         if key == ApiKey.LIST_GROUPS:
@@ -100,12 +102,12 @@ class FakeGroups:
             ApiKey.OFFSET_DELETE: self._delete_offsets,
         }[key](body, code)
 
-    def _find(self, body: Any, code: int) -> Any:
-        host, port = self.cluster.addresses.get(self.node, (HOST, 9000 + self.node))
+    def _find(self, told_node: int, body: Any, code: int) -> Any:
+        host, port = self.cluster.addresses.get(told_node, (HOST, 9000 + told_node))
         told = [
             find_coordinator.Coordinator(key, -1, "", -1, code)
             if code
-            else find_coordinator.Coordinator(key, self.node, host, port)
+            else find_coordinator.Coordinator(key, told_node, host, port)
             for key in body.coordinator_keys
         ]
         return find_coordinator.FindCoordinatorResponse(coordinators=told)

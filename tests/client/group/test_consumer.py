@@ -214,23 +214,6 @@ def test_what_only_a_person_can_change_is_told(code):
     joined(world, reader)
 
 
-def test_a_coordinator_that_cannot_be_looked_up_is_looked_up_again():
-    world = start()
-    world.cluster.refuse(ApiKey.FIND_COORDINATOR, 15, 15, 14)
-    reader = world.reader("t")
-    joined(world, reader)
-    assert not reader.errors
-
-
-def test_a_refused_lookup_is_told():
-    world = start()
-    world.cluster.refuse(ApiKey.FIND_COORDINATOR, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    reader = world.reader("t")
-    world.run_until(lambda: reader.errors)
-    assert reader.errors[0].code == ErrorCode.GROUP_AUTHORIZATION_FAILED
-    joined(world, reader)
-
-
 @pytest.mark.parametrize("api", [ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT])
 @pytest.mark.parametrize("how", ["cuts", "losses"])
 def test_a_connection_breaks_before_or_after_the_coordinator_acted(api, how):
