@@ -15,7 +15,7 @@ from raftlog.base.entries import EntryKind
 from raftlog.records.control import write_log_start
 from raftlog.storage import segment_files
 from raftlog.storage.boot.recovery import ReplicaState, recover_replica
-from raftlog.storage.replica import index_name
+from raftlog.storage.replica import AWAY_SUFFIX, HEAD_FILE, index_name, snapshot_name
 from raftlog.storage.segments.snapshot import write_snapshot
 from tests.storage.making import SPEC, Driver
 
@@ -180,3 +180,32 @@ def test_retention_makes_room_on_a_disk_that_has_none():
     driver.run(plan)
     assert len(driver.log.segments) == 1
     assert copy.deepcopy(driver).crash(Keep.NONE).state is ReplicaState.INTACT
+
+
+def test_the_name_of_the_state_is_durable_before_the_log_begins_behind_it(monkeypatch):
+    """The sync of its own job may have failed, so that only the kernel's memory has the name."""
+    driver = Driver()
+    driver.lead(1)
+    grow(driver)
+    driver.commit_all()
+    driver.log.set_log_start(driver.log.segments[1].base_offset, driver.log.last_index)
+    calls, rename, sync_dir = [], driver.disk.rename, driver.disk.sync_dir
+
+    def renamed(path, to):
+        calls.append(to.rpartition("/")[2])
+        rename(path, to)
+
+    def synced(path):
+        calls.append("sync")
+        sync_dir(path)
+
+    monkeypatch.setattr(driver.disk, "rename", renamed)
+    monkeypatch.setattr(driver.disk, "sync_dir", synced)
+    plan = driver.log.plan_removal()
+    (order,) = plan.args
+    write_snapshot(driver.disk, SPEC, order.heads[0].position, b"producers")
+    calls.clear()
+    driver.run(plan)
+    name = snapshot_name(order.heads[0].position.raft_index + 1)
+    assert calls[: calls.index(HEAD_FILE)] == [f"{name}{AWAY_SUFFIX}", name, "sync"]
+    assert calls[calls.index(HEAD_FILE) + 1] == "sync"
