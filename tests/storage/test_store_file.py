@@ -146,6 +146,20 @@ def register_some(store, synced):
         synced.append(group)
 
 
+def test_an_image_that_is_not_whole_tells_no_header(disk):
+    """The header of its generation would take back the votes of an older image that is whole."""
+    open_directory(disk)
+    data = bytearray(disk.content(STORE_FILES[0]))
+    places = list(store_file._frame_places(bytes(data), 0))
+    _, (generation, number, _) = places[0]
+    assert store_file._header_of_image(bytes(data), IDENTITY.owner, 0)[:2] == (generation, number)
+    assert store_file._header_of_image(bytes(data), IDENTITY.owner, generation) is None
+    for at, _ in places:
+        size = int.from_bytes(data[at + 4 : at + 8], "big")
+        data[at + store_file._FRAME_HEAD_BYTES + size] ^= 1  # in its checksum
+    assert store_file._header_of_image(bytes(data), IDENTITY.owner, 0) is None
+
+
 @pytest.mark.parametrize("operation", ["open", "write", "sync"])
 def test_a_store_that_does_not_open_holds_no_files(tmp_path, operation):
     posix = PosixDisk(str(tmp_path))
