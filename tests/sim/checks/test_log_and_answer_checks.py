@@ -208,7 +208,7 @@ def keep_truncated(monkeypatch):
     writes = tuple(
         step(20 * n, "produce", slot=n % 2, partition=0, count=1) for n in range(60)
     )  # of few batches at a time, so that later ones do not hide it at once
-    return Schedule(SimOptions(seed=3, safety_ms=1_600), (*writes, *CUT_OFF))
+    return Schedule(SimOptions(seed=6, safety_ms=1_600), (*writes, *CUT_OFF))
 
 
 def test_producers_are_looked_at_after_a_truncation(monkeypatch):
