@@ -22,6 +22,7 @@ from raftlog.raft import membership
 from raftlog.raft.throttle import UNTHROTTLED, Throttle
 from raftlog.storage import write_round
 from raftlog.storage.directories import directory_move
+from raftlog.storage.directories.directory_move import SettledMoves
 from raftlog.storage.files import opened, remove_if_there
 
 
@@ -105,7 +106,9 @@ def one_directory_takes_all() -> None:
 
 def moves_stay_unsettled() -> None:
     """94d: a boot leaves the remains of a move."""
-    more_disks.settle_moves = lambda disk, registered, directories: []
+    more_disks.settle_moves = lambda disk, registered, directories: SettledMoves(
+        [], list(directories)
+    )
 
 
 def creations_count_as_replicas() -> None:
@@ -118,10 +121,11 @@ def remains_explain_nothing() -> None:
     directory_move._mark_old = lambda disk, old: None
     real = more_disks.settle_moves
 
-    def settle(disk: Any, registered: Any, directories: Any) -> list[str]:
-        deleted = real(disk, registered, directories)
-        directory_move._unmark_registered(disk, registered, directories)
-        return deleted
+    def settle(disk: Any, registered: Any, directories: Any) -> Any:
+        settled = real(disk, registered, directories)
+        sound = [attrs.evolve(each, error=None) for each in directories]
+        directory_move._Settling(disk, sound).unmark(registered)
+        return settled
 
     more_disks.settle_moves = settle
 
