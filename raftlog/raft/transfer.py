@@ -75,7 +75,11 @@ def hand_over(state: RaftState) -> None:
     if state.role is not LEADER or state.transferring is not None or not heirs:
         return
     asked = state.heirs_asked
-    best = min(heirs, key=lambda p: (p.replica in asked and asked.index(p.replica) + 1, -p.match))
+
+    def turn(heir: Progress) -> int:
+        return asked.index(heir.replica) + 1 if heir.replica in asked else 0
+
+    best = min(heirs, key=lambda heir: (turn(heir), -heir.match))
     others = [each for each in asked if each in state.progress and each != best.replica]
     state.heirs_asked = [*others, best.replica]
     transfer(state, best.replica)

@@ -55,9 +55,8 @@ def test_terms_outside_the_gap_are_those_that_were_written(driver, number):
     assert log.memberships == [(0, ALONE)]
 
 
-def test_records_right_behind_the_gap_are_read_and_those_right_before_it_too():
-    driver = Driver(founders=ALONE)
-    driver.lead(1)
+def rotten_segment(driver):
+    """Some committed segments; returns the third, in whose middle a bit is flipped."""
     for _ in range(60):
         driver.append(size=60)
         driver.round()
@@ -65,6 +64,13 @@ def test_records_right_behind_the_gap_are_read_and_those_right_before_it_too():
     driver.settle()
     segment = driver.log.segments[2]
     driver.disk.flip_bit(segment.path, (segment.end_position + 4096) // 2)
+    return segment
+
+
+def test_records_right_behind_the_gap_are_read_and_those_right_before_it_too():
+    driver = Driver(founders=ALONE)
+    driver.lead(1)
+    rotten_segment(driver)
     driver.log = booted(driver)
     (gap,) = driver.log.gaps
     for offset in (gap.first - 1, gap.until):
@@ -77,13 +83,7 @@ def test_a_replica_that_became_the_sole_voter_keeps_its_gap_too():
     driver = Driver()
     driver.lead(1)
     driver.log.append([driver.control(EntryKind.MEMBERSHIP, write_membership_body(ALONE))])
-    for _ in range(60):
-        driver.append(size=60)
-        driver.round()
-    driver.commit_all()
-    driver.settle()
-    segment = driver.log.segments[2]
-    driver.disk.flip_bit(segment.path, (segment.end_position + 4096) // 2)
+    segment = rotten_segment(driver)
     log = booted(driver)
     assert [gap.path for gap in log.gaps] == [segment.path]
     assert [membership for _, membership in log.memberships] == [FOUNDERS, ALONE]

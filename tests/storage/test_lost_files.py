@@ -7,13 +7,13 @@ from raftlog.storage.boot.recovery import ReplicaState
 from raftlog.storage.replica import LogOptions
 from tests.storage.making import Driver
 
+LARGE = LogOptions(segment_bytes=70_000, window_bytes=10**6, index_interval_bytes=3000)
+
 
 def begun(held, replacing):
     """Entries from 10 on, which an index file vouches for when its job has run, are replaced by
     those of another file."""
-    driver = Driver(
-        options=LogOptions(segment_bytes=70_000, window_bytes=10**6, index_interval_bytes=3000)
-    )
+    driver = Driver(options=LARGE)
     driver.lead(1)
     driver.append(4, size=2000)
     driver.commit_all()
@@ -111,9 +111,7 @@ def test_what_a_lost_file_before_the_marked_one_replaced_is_not_committed(failed
 
 def stepped_down(failed):
     """Entries of term 2, from 10 on, are replaced by those of term 1 that a later leader holds."""
-    driver = Driver(
-        options=LogOptions(segment_bytes=70_000, window_bytes=10**6, index_interval_bytes=3000)
-    )
+    driver = Driver(options=LARGE)
     driver.lead(1)
     driver.append(8, size=2000)
     driver.commit_all()
@@ -164,9 +162,7 @@ def test_older_entries_up_to_the_mark_do_not_stand_for_those_of_the_lost_file():
 @pytest.mark.parametrize("behind", range(-2, 4))
 def test_an_older_file_that_begins_behind_the_mark_is_void(behind):
     """Wherever the mark lies beside the first entry of that file."""
-    driver = Driver(
-        options=LogOptions(segment_bytes=70_000, window_bytes=10**6, index_interval_bytes=3000)
-    )
+    driver = Driver(options=LARGE)
     driver.lead(1)
     driver.append(80, size=2000)
     driver.settle()

@@ -24,6 +24,7 @@ from raftlog.client.core.metadata_cache import MetadataCache, TopicView
 from raftlog.client.core.metadata_keeper import MetadataKeeper
 from raftlog.client.core.partition_queue import PartitionQueue
 from raftlog.client.core.partitioner import RoundRobin, partition_of
+from raftlog.client.core.search import AskedInVain
 from raftlog.client.core.values import ANY_NODE, ClientOptions, ClientTurn, TopicPartition
 from raftlog.kafka.error_codes import ErrorCode, is_retriable
 from raftlog.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -99,9 +100,8 @@ class Producer:
     _identity_asked: bool = attrs.field(default=False, init=False)
     _identity_asked_of: int = attrs.field(default=ANY_NODE, init=False)
     _identity_at: Instant = attrs.field(default=Instant(0), init=False)
-    _identity_in_vain: dict[int, None] = attrs.field(factory=dict, init=False)
-    """The nodes that have given no id since the last id, the last one at the end. A broker that is
-    cut off from the controller has none to give."""
+    _identity_in_vain: AskedInVain = attrs.field(factory=AskedInVain, init=False)
+    """Since the last id. A broker that is cut off from the controller has none to give."""
     _identity_failures: int = attrs.field(default=0, init=False)
     _learned: int = attrs.field(default=0, init=False)
 
@@ -392,7 +392,7 @@ class Producer:
                 body,
                 self._got_identity,
                 self.turn.now,
-                other_than=tuple(self._identity_in_vain),
+                other_than=self._identity_in_vain.nodes,
             )
             self._identity_asked_of = waiting.target
 
@@ -403,8 +403,7 @@ class Producer:
             self._identity_failures = 0
             self._identity_in_vain.clear()
             return
-        self._identity_in_vain.pop(self._identity_asked_of, None)
-        self._identity_in_vain[self._identity_asked_of] = None
+        self._identity_in_vain.add(self._identity_asked_of)
         self._identity_failures += 1
         pause = backoff(self.options, self._identity_failures, self.entropy)
         self._identity_at = Instant(self.turn.now + pause)

@@ -16,6 +16,28 @@ from raftlog.client.core.values import ANY_NODE, ClientOptions
 
 
 @final
+class AskedInVain:
+    """Nodes whose answers did not help, each once, the last one at the end."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[int, None] = {}
+
+    def add(self, node: int) -> None:
+        """Put a node at the end."""
+        self._nodes.pop(node, None)
+        self._nodes[node] = None
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._nodes.clear()
+
+    @property
+    def nodes(self) -> Sequence[int]:
+        """The nodes that the next request had better avoid."""
+        return tuple(self._nodes)
+
+
+@final
 @attrs.define(eq=False)
 class BrokerSearch:
     """The search for one answer. It begins when something is missing, and is over when nothing has
@@ -27,8 +49,7 @@ class BrokerSearch:
     _missed_at: Instant | None = attrs.field(default=None, init=False)
     _asked_since: Instant = attrs.field(default=Instant(0), init=False)
     """Since when the node `asked` has not helped."""
-    _in_vain: dict[int, None] = attrs.field(factory=dict, init=False)
-    """The nodes that were asked in vain in this search, the last one at the end."""
+    _in_vain: AskedInVain = attrs.field(factory=AskedInVain, init=False)
 
     def missed(self, now: Instant) -> None:
         """Note that no answer has helped yet."""
@@ -38,14 +59,13 @@ class BrokerSearch:
         self._missed_at = now
 
     def asked_in_vain(self, now: Instant) -> Sequence[int]:
-        """The nodes that the next request had better avoid, the last one at the end."""
+        """The nodes that were asked in vain in this search, the last one at the end."""
         if self._is_over(now):
             return ()
         if now >= self._asked_since + self.options.suspect_ns:
             self._asked_since = now
-            self._in_vain.pop(self.asked, None)
-            self._in_vain[self.asked] = None
-        return tuple(self._in_vain)
+            self._in_vain.add(self.asked)
+        return self._in_vain.nodes
 
     def _is_over(self, now: Instant) -> bool:
         last = self._missed_at

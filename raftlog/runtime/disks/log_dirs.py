@@ -140,10 +140,10 @@ def open_directories(
     settled = settle_moves(disk, registered, [here, *images])
     for path in settled.deleted:
         tracer.emit(TraceEvent("move-settled", path, (("deleted", path),)))
-    for before, after in zip(images, settled.directories[1:], strict=True):
-        if before.error is None:
-            _tell_failure(after, tracer)
-    images = settled.directories[1:]
+    before, images = images, settled.directories[1:]
+    for was, found in zip(before, images, strict=True):
+        if was.error is None:
+            _tell_failure(found, tracer)
     everything = descriptors if descriptors is None else _AllDescriptors(descriptors, senders)
     if len(senders) < len(disks):
         everything = None

@@ -161,8 +161,8 @@ class LocalCluster:
             refuse_taken(self.place(node).ports, for_whom=f"broker {node}")
 
     def hold_ports(self) -> None:
-        """Until `stop`, no other cluster is given a port of these brokers, dead or alive. Clients
-        of a broker that was dead for a while had found another cluster at its port."""
+        """Until `stop`, no new cluster is given a port of these brokers, dead or alive. Clients of
+        a broker that was dead for a while had found another cluster at its port."""
         for place in self.places:
             self._held_ports.hold(place.ports)
 

@@ -83,7 +83,7 @@ def _is_nobodys(port: int) -> bool:
 
 @final
 class HeldPorts:
-    """The ports of a running cluster, which no other one is given while their broker is dead.
+    """The ports of a running cluster, which `free_ports` gives to no other one, dead broker or not.
 
     A holder binds each port and does not listen: a client is refused as by a dead broker, and the
     broker can listen beside it. Only Linux lets two sockets share a port like that; elsewhere
